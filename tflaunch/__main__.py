@@ -1,0 +1,7 @@
+"""`python -m tflaunch`."""
+
+import sys
+
+from tflaunch.main import main
+
+sys.exit(main())

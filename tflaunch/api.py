@@ -1,0 +1,103 @@
+"""The Python API: `explain` and `apply`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+from tflaunch.decision import Decision, decide
+from tflaunch.document import Document, make_document
+from tflaunch.environment import apply_changes
+from tflaunch.errors import TooLateError
+from tflaunch.files import Files
+from tflaunch.machine import read_details
+from tflaunch.options import Options, parse_options
+
+
+def explain(
+    *,
+    cpus: float | str | None = None,
+    intra_op: int | None = None,
+    inter_op: int | None = None,
+    omp: int | None = None,
+    mode: str | None = None,
+    rounding: str | None = None,
+    override_env: bool | None = None,
+    strict: bool | None = None,
+    sysroot: str = "/",
+) -> Document:
+    """What `tflaunch explain --json` prints, as a typed dictionary.
+
+    The options are those of the command line; what is None comes from TFLAUNCH_* or the default. UsageError for a
+    value that cannot be used.
+    """
+    options = _options(locals())
+    files = Files(sysroot)
+    decision = decide(files, options, os.environ)
+    return make_document(decision, read_details(files, decision.machine), files)
+
+
+def apply(
+    *,
+    cpus: float | str | None = None,
+    intra_op: int | None = None,
+    inter_op: int | None = None,
+    omp: int | None = None,
+    mode: str | None = None,
+    rounding: str | None = None,
+    override_env: bool | None = None,
+    strict: bool | None = None,
+) -> dict[str, str]:
+    """Set up the running process, in the first cell of a notebook; returns the values now in force.
+
+    Before TensorFlow is imported the variables are exported. When it is imported and has made no pools yet,
+    tf.config.threading.set_* is called too. After the first operation its pools cannot change any more: TooLateError,
+    and nothing is changed. Libraries that are imported already keep the pools they made at their import; a
+    RuntimeWarning names them.
+    """
+    options = _options(locals())
+    decision = decide(Files(), options, os.environ)
+    environ = apply_changes(decision.changes, os.environ)
+    _set_in_tensorflow(int(environ["TF_NUM_INTRAOP_THREADS"]), int(environ["TF_NUM_INTEROP_THREADS"]))
+    for change in decision.changes:
+        if change.value is None:
+            os.environ.pop(change.name, None)
+        else:
+            os.environ[change.name] = change.value
+    _warn(decision)
+    return {change.name: change.value for change in decision.changes if change.value is not None}
+
+
+def _options(keywords: dict[str, object]) -> Options:
+    said = {name: str(value) for name, value in keywords.items() if value is not None and name != "sysroot"}
+    return parse_options(said, os.environ, spelling="keyword")
+
+
+def _set_in_tensorflow(intra_op: int, inter_op: int) -> None:
+    tensorflow = sys.modules.get("tensorflow")
+    if tensorflow is None:
+        return
+    threading = tensorflow.config.threading
+    try:
+        threading.set_intra_op_parallelism_threads(intra_op)
+        threading.set_inter_op_parallelism_threads(inter_op)
+    except RuntimeError as error:
+        raise TooLateError(
+            f"TensorFlow has made its thread pools already: {error}",
+            "restart the process or kernel and call tflaunch.apply() before the first operation, best before "
+            "importing tensorflow",
+        ) from None
+
+
+def _warn(decision: Decision) -> None:
+    for problem in decision.problems:
+        warnings.warn(f"tflaunch: {problem.message}", RuntimeWarning, stacklevel=3)
+    imported = [name for name in ("numpy", "scipy", "sklearn", "numba", "numexpr", "torch") if name in sys.modules]
+    if imported and "tensorflow" not in sys.modules:
+        warnings.warn(
+            f"tflaunch: {', '.join(imported)} was imported before apply() and keeps the thread pools made then; "
+            "threadpoolctl.threadpool_limits changes those of BLAS and OpenMP",
+            RuntimeWarning,
+            stacklevel=3,
+        )

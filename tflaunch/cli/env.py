@@ -1,0 +1,32 @@
+"""`tflaunch env`: the variables, for a shell, a file, Docker or Kubernetes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from tflaunch.decision import decide
+from tflaunch.errors import UsageError
+from tflaunch.files import Files
+from tflaunch.options import Options
+
+
+def env(
+    options: Options,
+    form: Annotated[
+        str, typer.Option("--format", metavar="FORM", help="sh (the default), dotenv, json, docker or kubernetes.")
+    ] = "sh",
+) -> int:
+    """Print the environment of the plan: eval "$(tflaunch env)"."""
+    from tflaunch.formats import FORMATS
+
+    if form not in FORMATS:
+        raise UsageError(f"--format {form} cannot be used", "give one of " + ", ".join(FORMATS))
+    decision = decide(Files(), options, os.environ)
+    for problem in decision.problems:
+        print(f"tflaunch: warning: {problem.message}", file=sys.stderr)
+    print(FORMATS[form](decision.changes), end="")
+    return 0

@@ -1,0 +1,40 @@
+"""`tflaunch explain`: what was found, what was decided, and why."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from tflaunch.decision import decide
+from tflaunch.errors import UsageError
+from tflaunch.files import Files
+from tflaunch.machine import read_details
+from tflaunch.options import Options
+
+
+def explain(
+    options: Options,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the document for programs.")] = False,
+    sysroot: Annotated[
+        str, typer.Option(metavar="DIR", help="Read a recorded machine's /proc and /sys below DIR.")
+    ] = "/",
+) -> int:
+    """Show the CPUs, the limit, and each number with its reason and source."""
+    if not os.path.isdir(sysroot):
+        raise UsageError(f"--sysroot {sysroot} is no directory", "give the directory that holds proc/ and sys/")
+    files = Files(sysroot)
+    decision = decide(files, options, os.environ)
+    details = read_details(files, decision.machine)
+    if as_json:
+        import json
+
+        from tflaunch.document import make_document
+
+        print(json.dumps(make_document(decision, details, files), indent=2))
+    else:
+        from tflaunch.render import print_explanation
+
+        print_explanation(decision, details, files)
+    return 0

@@ -1,0 +1,41 @@
+"""The way from the facts to the environment, which all commands share; they differ only in what they do with it."""
+
+from __future__ import annotations
+
+from tflaunch._namedtuple import NamedTuple
+from tflaunch.cgroup import read_quota
+from tflaunch.environment import Change, make_environment
+from tflaunch.errors import TflaunchError
+from tflaunch.files import Files, Problem
+from tflaunch.machine import Machine, read_machine
+from tflaunch.options import Options
+from tflaunch.policy import Limit, Plan, make_limit, make_plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Decision(NamedTuple):
+    """Everything that was found and decided."""
+
+    machine: Machine
+    limit: Limit
+    plan: Plan
+    changes: tuple[Change, ...]
+    problems: tuple[Problem, ...]
+
+
+def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decision:
+    """Facts, limit, plan and environment. TflaunchError with --strict when a file could not be used."""
+    machine = read_machine(files)
+    quota = read_quota(files)
+    if options.strict and files.problems():
+        message = "; ".join(problem.message for problem in files.problems())
+        raise TflaunchError(f"{message} ({options.origin('strict')})", "without --strict this is a warning")
+    limit, limit_problems = make_limit(machine, quota, options)
+    plan, plan_problems = make_plan(machine, limit, options)
+    changes, change_problems = make_environment(plan, environ, options)
+    return Decision(
+        machine, limit, plan, changes, (*files.problems(), *limit_problems, *plan_problems, *change_problems)
+    )

@@ -1,0 +1,137 @@
+"""The document of `explain --json`: stable, schema 1; fields may be added."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from tflaunch.cpulist import format_cpulist
+from tflaunch.decision import Decision
+from tflaunch.environment import BINDING_VARIABLES
+from tflaunch.files import Files
+from tflaunch.machine import Details
+from tflaunch.policy import Plan
+from tflaunch.readers import installed_distributions, read_by
+
+
+class CpuKindDocument(TypedDict):
+    kind: str
+    cpus: str
+    cores: int
+
+
+class MachineDocument(TypedDict):
+    """CPUs are lists such as "0-3,8"; everything but online_cpus counts allowed CPUs only."""
+
+    online_cpus: str
+    allowed_cpus: str
+    cores: int
+    sockets: int
+    threads_per_core: int
+    numa_nodes: dict[str, str]
+    cpu_kinds: list[CpuKindDocument]
+    model: str | None
+    instruction_sets: list[str]
+
+
+class ReadingDocument(TypedDict):
+    source: str
+    cpus: float | None
+
+
+class LimitDocument(TypedDict):
+    """quota_cpus and cpus in CPUs; bound_by is "quota", "affinity" or "option"."""
+
+    cgroup_version: int | None
+    quota_cpus: float | None
+    quota_source: str | None
+    cpus: float
+    bound_by: str
+    reason: str
+    readings: list[ReadingDocument]
+
+
+class NumberDocument(TypedDict):
+    value: int
+    reason: str
+
+
+class VariableDocument(TypedDict):
+    """action is "set", "keep", "replace" or "unset"; value is null when it is unset."""
+
+    name: str
+    value: str | None
+    action: str
+    reason: str
+    read_by: list[str]
+
+
+class ProblemDocument(TypedDict):
+    code: str
+    message: str
+
+
+class Document(TypedDict):
+    schema: int
+    machine: MachineDocument
+    limit: LimitDocument
+    plan: dict[str, NumberDocument]
+    environment: list[VariableDocument]
+    warnings: list[ProblemDocument]
+
+
+def make_document(decision: Decision, details: Details, files: Files) -> Document:
+    """The document. What `details` cost in unusable files comes after the warnings of the decision."""
+    machine, limit = decision.machine, decision.limit
+    installed = installed_distributions()
+    late = [problem for problem in files.problems() if problem not in decision.problems]
+    return {
+        "schema": 1,
+        "machine": {
+            "online_cpus": format_cpulist(machine.online),
+            "allowed_cpus": format_cpulist(machine.allowed),
+            "cores": len(machine.cores),
+            "sockets": len(details.sockets),
+            "threads_per_core": max(len(core) for core in machine.cores),
+            "numa_nodes": {str(node): format_cpulist(cpus) for node, cpus in details.numa_nodes.items()},
+            "cpu_kinds": [
+                {
+                    "kind": kind.kind,
+                    "cpus": format_cpulist(kind.cpus),
+                    "cores": sum(1 for core in machine.cores if core & kind.cpus),
+                }
+                for kind in details.cpu_kinds
+            ],
+            "model": details.model,
+            "instruction_sets": list(details.instruction_sets),
+        },
+        "limit": {
+            "cgroup_version": limit.quota.version,
+            "quota_cpus": limit.quota.cpus.as_float() if limit.quota.cpus else None,
+            "quota_source": limit.quota.source,
+            "cpus": limit.cpus.as_float(),
+            "bound_by": limit.bound_by,
+            "reason": limit.reason,
+            "readings": [
+                {"source": reading.source, "cpus": reading.cpus.as_float() if reading.cpus else None}
+                for reading in limit.quota.readings
+            ],
+        },
+        "plan": {
+            name: {"value": getattr(decision.plan, name).value, "reason": getattr(decision.plan, name).reason}
+            for name in Plan._fields
+        },
+        "environment": [
+            {
+                "name": change.name,
+                "value": change.value,
+                "action": change.action,
+                "reason": change.reason,
+                "read_by": BINDING_READERS if change.name in BINDING_VARIABLES else read_by(change.name, installed),
+            }
+            for change in decision.changes
+        ],
+        "warnings": [{"code": problem.code, "message": problem.message} for problem in (*decision.problems, *late)],
+    }
+
+
+BINDING_READERS = ["OpenMP runtimes"]

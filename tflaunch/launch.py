@@ -1,0 +1,143 @@
+"""The exec: the program takes the place of tflaunch in the same process, with the environment of the plan.
+
+Process id, standard streams, open files, argv, blocked signals and working directory stay as they are, and there is no
+parent left that could lose a signal or an exit status.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tflaunch._namedtuple import NamedTuple
+from tflaunch.decision import Decision, decide
+from tflaunch.environment import apply_changes
+from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError
+from tflaunch.files import Files
+from tflaunch.options import Options
+from tflaunch.text import printable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+
+class Command(NamedTuple):
+    """What to start: kind is "script", "module" (python -m) or "program" (no Python)."""
+
+    kind: str
+    name: str
+    arguments: Sequence[str]
+
+    def argv(self) -> list[str]:
+        """The command as the kernel gets it."""
+        if self.kind == "program":
+            return [self.name, *self.arguments]
+        return [sys.executable, *(["-m"] if self.kind == "module" else []), self.name, *self.arguments]
+
+
+def run(command: Command, options: Options) -> int:
+    """Start the command in the place of this process; returns only for --dry-run.
+
+    A fault of tflaunch itself never keeps the program from starting: it starts with the caller's environment.
+    Raises NotFoundError, CannotRunError, and TflaunchError with --strict.
+    """
+    _check(command)
+    decision = None
+    try:
+        decision = decide(Files(), options, os.environ)
+    except TflaunchError:
+        raise
+    except Exception as error:
+        if options.strict:
+            raise
+        _say(options, f"warning: no setting was made, a fault in tflaunch: {type(error).__name__}: {error}")
+    environ = dict(os.environ) if decision is None else apply_changes(decision.changes, os.environ)
+    if decision is not None:
+        _report(decision, options)
+        if options.dry_run:
+            from tflaunch.render import dry_run
+
+            print(dry_run(decision, command.argv()))
+            return 0
+    _exec(command, environ)
+
+
+def summary(decision: Decision) -> str:
+    """The one line on start: the limit, where it comes from, and the values the program gets."""
+    values = {
+        change.name: f"{change.value}{' (exported)' if change.action == 'keep' else ''}" for change in decision.changes
+    }
+    limit = decision.limit
+    return (
+        f"{limit.cpus} CPU{'' if str(limit.cpus) == '1' else 's'} ({limit.reason}): "
+        f"intra-op {values['TF_NUM_INTRAOP_THREADS']}, inter-op {values['TF_NUM_INTEROP_THREADS']}, "
+        f"OMP {values['OMP_NUM_THREADS']}"
+    )
+
+
+def _report(decision: Decision, options: Options) -> None:
+    _say(options, summary(decision))
+    if options.verbose:
+        for change in decision.changes:
+            setting = change.name if change.value is None else f"{change.name}={change.value}"
+            _say(options, f"{change.action} {setting}: {change.reason}")
+    for problem in decision.problems:
+        _say(options, f"warning: {problem.message}")
+
+
+def _say(options: Options, line: str) -> None:
+    """A line on standard error; a closed or full one must not stop the program."""
+    if options.quiet or sys.stderr is None:
+        return
+    try:
+        print(f"tflaunch: {printable(line)}", file=sys.stderr, flush=True)
+    except OSError:
+        pass
+
+
+def _check(command: Command) -> None:
+    """Find what can be known to fail before anything is started. A module is left to Python, which runs its packages."""
+    if not sys.executable:
+        raise TflaunchError("the Python interpreter does not know its own path", "start tflaunch with a full path")
+    if command.kind != "script" or command.name == "-":
+        return
+    name = printable(command.name)
+    if not os.path.exists(command.name):
+        raise NotFoundError(f"there is no script {name!r}", "give the path of a Python file, or -m MODULE")
+    if os.path.isdir(command.name) and not os.path.exists(os.path.join(command.name, "__main__.py")):
+        raise CannotRunError(f"{name!r} is a directory without a __main__.py", "give a Python file, or -m MODULE")
+    if not os.access(command.name, os.R_OK):
+        raise CannotRunError(f"{name!r} cannot be read", "check its permissions (ls -l)")
+
+
+def _exec(command: Command, environ: dict[str, str]) -> NoReturn:
+    argv = command.argv()
+    if os.name == "nt":  # exec there starts a second process and lets the shell go on at once
+        import subprocess
+
+        sys.exit(subprocess.run(argv, env=environ, check=False).returncode)
+    try:
+        if command.kind == "program":
+            _restore_signals()
+            os.execvpe(argv[0], argv, environ)
+        os.execve(argv[0], argv, environ)
+    except FileNotFoundError:
+        raise NotFoundError(f"{printable(argv[0])!r} was not found", "check the name and PATH") from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        hint = "check that it is an executable of this machine (ls -l, file), and the length of its arguments"
+        raise CannotRunError(f"{printable(argv[0])!r} cannot be run: {reason}", hint) from None
+
+
+def _restore_signals() -> None:
+    """Give back what Python changed for itself when it started: it ignores SIGPIPE and SIGXFSZ, and exec keeps that.
+
+    A Python program changes them again, so only other programs need this.
+    """
+    import signal
+
+    for name in ("SIGPIPE", "SIGXFSZ"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_DFL)

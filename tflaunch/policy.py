@@ -1,0 +1,174 @@
+"""Facts and options to a plan: pure, and the only place where a number is decided.
+
+The measurements behind the rules: tensorflow-cpu 2.21.0 on 2 CPUs, a small Keras CNN, an MLP, a wide graph, a 1024²
+matmul, batch-1 inference and a tf.data pipeline, under CFS quotas of 0.5, 1 and 1.5 CPUs and none (docs/policy.md).
+
+Rounding. At a quota of 1.5 a second intra-op thread gave +23 % to +33 % on convolution, matmul and tf.data and -10 %
+to -16 % on the MLP and the wide graph; at 1.0 it cost 3 % to 23 % nearly everywhere. Throughput therefore rounds to
+the nearest whole number. Batch-1 inference lost half its rate to the second thread at 1.5: latency rounds down.
+
+Inter-op. Two threads against one: +40 % to +60 % on wide graphs and the MLP from 1.5 CPUs on, -3 % to -25 % at one
+CPU and below, and four never beat two. One can hang: a tf.py_function that calls a tf.function inside a tf.function
+waits for ever (tensorflow issues 38969, 48418, 39006). So it is two, unless the user asks for one.
+"""
+
+from __future__ import annotations
+
+from tflaunch._namedtuple import NamedTuple
+from tflaunch.cgroup import Quota
+from tflaunch.cpus import Cpus
+from tflaunch.files import Problem
+from tflaunch.machine import Machine
+from tflaunch.options import Options
+
+INTER_OP_THREADS = 2
+
+# Milliseconds that an OpenMP worker spins after a region. The runtime's own default of 200 burns the quota while it
+# computes nothing; TensorFlow's OpenMP builds ask for 1 themselves.
+KMP_BLOCKTIME_MS = 1
+
+AUTO_ROUNDING = {"throughput": "nearest", "latency": "floor"}
+
+
+class Limit(NamedTuple):
+    """CPUs this process can use at the same time, and what bounds them: "quota", "affinity" or "option"."""
+
+    quota: Quota
+    cpus: Cpus
+    bound_by: str
+    reason: str
+
+
+class Number(NamedTuple):
+    """A planned number. is_explicit: the user gave it as an option, so it stands above exported variables."""
+
+    value: int
+    reason: str
+    is_explicit: bool = False
+
+
+class Plan(NamedTuple):
+    """Threads and counts; kmp_blocktime in milliseconds."""
+
+    intra_op: Number
+    inter_op: Number
+    omp: Number
+    blas: Number
+    kmp_blocktime: Number
+    python_cpu_count: Number
+
+
+def make_limit(machine: Machine, quota: Quota, options: Options) -> tuple[Limit, tuple[Problem, ...]]:
+    """The limit: what the user said, else the quota, neither ever above the allowed CPUs."""
+    allowed = Cpus(len(machine.allowed))
+    if options.cpus is not None:
+        said = options.origin("cpus")
+        if allowed.is_less_than(options.cpus):
+            message = f"{said} is above the {_count(allowed, 'allowed CPU')}, which count"
+            if options.cpus.denominator == 1 and options.cpus.numerator % 100 == 0:
+                message += f"; if it is meant in thousandths, write {options.cpus}m"
+            return Limit(quota, allowed, "option", f"{said}, cut to the allowed CPUs"), (
+                Problem("cpus_above_allowed", message),
+            )
+        problems: tuple[Problem, ...] = ()
+        if quota.cpus is not None and quota.cpus.is_less_than(options.cpus):
+            problems = (
+                Problem(
+                    "cpus_above_quota", f"{said} is above the quota of {quota.cpus} CPUs, which the kernel enforces"
+                ),
+            )
+        return Limit(quota, options.cpus, "option", f"{said}"), problems
+    hidden: tuple[Problem, ...] = ()
+    if quota.is_hidden and quota.cpus is None:
+        hidden = (
+            Problem(
+                "limit_hidden",
+                "the cgroup of this process is outside what is mounted here, so a CPU limit may be in force that no "
+                "file shows; say it with --cpus N or TFLAUNCH_CPUS",
+            ),
+        )
+    if quota.cpus is not None and quota.cpus.is_less_than(allowed):
+        return Limit(quota, quota.cpus, "quota", f"cgroup v{quota.version} quota, {quota.source}"), hidden
+    if quota.cpus is not None:
+        reason = f"the allowed CPUs; the quota of {quota.cpus} is not below them ({quota.source})"
+    elif quota.version is None:
+        reason = "the allowed CPUs; no cgroup with the cpu controller is visible"
+    else:
+        reason = f"the allowed CPUs; cgroup v{quota.version} sets no quota"
+    return Limit(quota, allowed, "affinity", reason), hidden
+
+
+def make_plan(machine: Machine, limit: Limit, options: Options) -> tuple[Plan, tuple[Problem, ...]]:
+    """The plan, and what the user should know of it. Every number is at least 1; intra-op at most the allowed CPUs."""
+    allowed = len(machine.allowed)
+    problems: list[Problem] = []
+    intra_op = threads_for(machine, limit, options)
+    omp = Number(intra_op.value, "as intra-op: a parallel region uses the same CPUs")
+    if options.intra_op is not None and options.intra_op > allowed:
+        problems.append(
+            Problem(
+                "intra_op_above_allowed",
+                f"{options.origin('intra_op')} is above the {_count(Cpus(allowed), 'allowed CPU')}, which count",
+            )
+        )
+    if options.omp is not None:
+        omp = Number(options.omp, f"{options.origin('omp')}", is_explicit=True)
+    inter_op = Number(INTER_OP_THREADS, "2: independent operations overlap, more gained nothing, and 1 can hang")
+    if options.inter_op is not None:
+        inter_op = Number(options.inter_op, f"{options.origin('inter_op')}", is_explicit=True)
+    return (
+        Plan(
+            intra_op=intra_op,
+            inter_op=inter_op,
+            omp=omp,
+            blas=Number(omp.value, "as OMP: BLAS calls are parallel regions", is_explicit=omp.is_explicit),
+            kmp_blocktime=Number(KMP_BLOCKTIME_MS, "ms that idle OpenMP threads spin; the default of 200 burns quota"),
+            python_cpu_count=Number(
+                limit.cpus.ceil(), f"the limit of {_count(limit.cpus, 'CPU')} as whole CPUs, rounded up"
+            ),
+        ),
+        tuple(problems),
+    )
+
+
+def threads_for(machine: Machine, limit: Limit, options: Options) -> Number:
+    """Intra-op threads: the limit as a whole number, but no more than the physical cores.
+
+    Two hardware threads of a core share its arithmetic units, so a second thread on a core adds little to a
+    computation and splits it finer.
+    """
+    allowed = len(machine.allowed)
+    if options.intra_op is not None:
+        said = f"{options.origin('intra_op')}"
+        if options.intra_op > allowed:
+            return Number(allowed, f"{said}, cut to the allowed CPUs", is_explicit=True)
+        return Number(options.intra_op, said, is_explicit=True)
+    cores = len(machine.cores)
+    rounding = AUTO_ROUNDING[options.mode] if options.rounding == "auto" else options.rounding
+    rounded = round_cpus(limit.cpus, rounding)
+    if rounded > cores:
+        cpus = _count(limit.cpus, "CPU")
+        return Number(
+            cores,
+            f"one for each of {_count(Cpus(cores), 'physical core')}, whose hardware threads share units; the limit is {cpus}",
+        )
+    if limit.bound_by == "affinity":
+        return Number(rounded, "one for each allowed CPU")
+    what = f"the {'quota' if limit.bound_by == 'quota' else 'limit'} of {_count(limit.cpus, 'CPU')}"
+    if limit.cpus.is_less_than(Cpus(1)):
+        return Number(rounded, f"{what} is below one; there is at least one thread")
+    if limit.cpus.numerator % limit.cpus.denominator:
+        how = {"floor": "rounded down", "nearest": "rounded to the nearest", "ceil": "rounded up"}[rounding]
+        why = f"{options.mode} mode" if options.rounding == "auto" else f"{options.origin('rounding')}"
+        return Number(rounded, f"{what}, {how} ({why})")
+    return Number(rounded, what)
+
+
+def round_cpus(cpus: Cpus, rounding: str) -> int:
+    """A limit as a whole number of threads, at least 1; rounding is "floor", "nearest" (halves up) or "ceil"."""
+    rounded = {"floor": cpus.floor, "nearest": cpus.nearest, "ceil": cpus.ceil}[rounding]()
+    return max(rounded, 1)
+
+
+def _count(number: Cpus, noun: str) -> str:
+    return f"{number} {noun}{'' if number == Cpus(1) else 's'}"
