@@ -3,7 +3,7 @@
 The file has one block of "key : value" lines a CPU on most architectures, and other forms on the rest:
 
     x86          processor : 3      physical id : 0      core id : 1      model name : ...      flags : ...
-    ARM          processor : 3      CPU part : 0xd0b     Features : ...   (old kernels: Processor : ARMv7 ..., no number)
+    ARM          processor : 3      CPU part : 0xd0b     Features : ...   (old: Processor : ARMv7 ..., no number)
     POWER        processor : 3      cpu : POWER9 ...
     s390         processor 3: version = FF,  identification = ...        (newer kernels add blocks: cpu number : 3)
 

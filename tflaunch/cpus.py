@@ -21,12 +21,15 @@ class Cpus(NamedTuple):
     denominator: int = 1
 
     def is_less_than(self, other: Cpus) -> bool:
+        """Exact, unlike a comparison of the tuples."""
         return self.numerator * other.denominator < other.numerator * self.denominator
 
     def floor(self) -> int:
+        """Rounded down."""
         return self.numerator // self.denominator
 
     def ceil(self) -> int:
+        """Rounded up."""
         return -(-self.numerator // self.denominator)
 
     def nearest(self) -> int:
@@ -34,6 +37,7 @@ class Cpus(NamedTuple):
         return (2 * self.numerator + self.denominator) // (2 * self.denominator)
 
     def as_float(self) -> float:
+        """The nearest float, for output."""
         return self.numerator / self.denominator
 
     def __str__(self) -> str:

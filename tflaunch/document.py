@@ -14,6 +14,8 @@ from tflaunch.readers import installed_distributions, read_by
 
 
 class CpuKindDocument(TypedDict):
+    """CPUs of one kind; cores counts those with a CPU among them."""
+
     kind: str
     cpus: str
     cores: int
@@ -34,6 +36,8 @@ class MachineDocument(TypedDict):
 
 
 class ReadingDocument(TypedDict):
+    """One level of the hierarchy: its file, and the quota in CPUs, null for none."""
+
     source: str
     cpus: float | None
 
@@ -51,6 +55,8 @@ class LimitDocument(TypedDict):
 
 
 class NumberDocument(TypedDict):
+    """A planned number."""
+
     value: int
     reason: str
 
@@ -66,11 +72,15 @@ class VariableDocument(TypedDict):
 
 
 class ProblemDocument(TypedDict):
+    """A warning; code is stable, message is for people."""
+
     code: str
     message: str
 
 
 class Document(TypedDict):
+    """The whole document."""
+
     schema: int
     machine: MachineDocument
     limit: LimitDocument

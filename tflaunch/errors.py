@@ -22,16 +22,22 @@ class TflaunchError(Exception):
 
 
 class UsageError(TflaunchError):
+    """An option or a TFLAUNCH_* variable cannot be understood."""
+
     exit_status = 2
 
 
 class CannotRunError(TflaunchError):
+    """The program was found but cannot be run."""
+
     exit_status = 126
 
 
 class NotFoundError(TflaunchError):
+    """The program was not found."""
+
     exit_status = 127
 
 
 class TooLateError(TflaunchError):
-    pass
+    """TensorFlow has made its pools already."""

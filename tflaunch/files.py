@@ -31,6 +31,7 @@ class Files:
 
     @property
     def is_this_machine(self) -> bool:
+        """Whether the tree is that of the running system, not a recorded one."""
         return self.root == "/"
 
     def read(self, path: str) -> str | None:

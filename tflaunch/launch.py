@@ -50,7 +50,7 @@ def run(command: Command, options: Options) -> int:
     except TflaunchError:
         raise
     except Exception as error:
-        if options.strict:
+        if options.strict or options.dry_run:
             raise
         _say(options, f"warning: no setting was made, a fault in tflaunch: {type(error).__name__}: {error}")
     environ = dict(os.environ) if decision is None else apply_changes(decision.changes, os.environ)
@@ -61,7 +61,7 @@ def run(command: Command, options: Options) -> int:
 
             print(dry_run(decision, command.argv()))
             return 0
-    _exec(command, environ)
+    return _exec(command, environ)
 
 
 def summary(decision: Decision) -> str:
@@ -98,7 +98,7 @@ def _say(options: Options, line: str) -> None:
 
 
 def _check(command: Command) -> None:
-    """Find what can be known to fail before anything is started. A module is left to Python, which runs its packages."""
+    """Find what can be known to fail before anything is started; a module is left to Python, which imports it."""
     if not sys.executable:
         raise TflaunchError("the Python interpreter does not know its own path", "start tflaunch with a full path")
     if command.kind != "script" or command.name == "-":
@@ -124,6 +124,9 @@ def _exec(command: Command, environ: dict[str, str]) -> NoReturn:
             os.execvpe(argv[0], argv, environ)
         os.execve(argv[0], argv, environ)
     except FileNotFoundError:
+        if os.path.exists(argv[0]):
+            what = f"{printable(argv[0])!r} cannot be run: the interpreter in its first line was not found"
+            raise CannotRunError(what, "correct the line, or install the interpreter") from None
         raise NotFoundError(f"{printable(argv[0])!r} was not found", "check the name and PATH") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -15,6 +15,9 @@ from tflaunch.text import printable
 def main() -> int:
     """The program; returns its exit status where the script does not take its place."""
     try:
+        if sys.stdout is not None:
+            # A name from a file or an argument may hold what the terminal's encoding cannot write.
+            sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper at start
         return _dispatch(sys.argv[1:])
     except TflaunchError as error:
         return _fail(error.what, error.hint, error.exit_status)

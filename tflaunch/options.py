@@ -58,14 +58,17 @@ class Option(NamedTuple):
 
     @property
     def flag(self) -> str:
+        """Its name on the command line."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def is_switch(self) -> bool:
+        """Whether it is said without a value."""
         return self.metavar is None
 
     @property
     def variable(self) -> str:
+        """Its name in the environment."""
         return "TFLAUNCH_" + self.name.upper()
 
 
@@ -133,7 +136,7 @@ OPTIONS = (
     Option("strict", _parse_switch, "Fail when a file of the kernel cannot be used, instead of warning."),
     Option("dry_run", _parse_switch, "run: print the environment changes and the command, run nothing."),
     Option("verbose", _parse_switch, "run: print each number with its reason on standard error.", short="-v"),
-    Option("quiet", _parse_switch, "run: print nothing on standard error.", short="-q"),
+    Option("quiet", _parse_switch, "run, env: print nothing on standard error.", short="-q"),
 )
 
 

@@ -113,7 +113,9 @@ def make_plan(machine: Machine, limit: Limit, options: Options) -> tuple[Plan, t
         )
     if options.omp is not None:
         omp = Number(options.omp, f"{options.origin('omp')}", is_explicit=True)
-    inter_op = Number(INTER_OP_THREADS, "2: independent operations overlap, more gained nothing, and 1 can hang")
+    inter_op = Number(
+        INTER_OP_THREADS, "independent operations overlap; more gained nothing when measured, and 1 can hang"
+    )
     if options.inter_op is not None:
         inter_op = Number(options.inter_op, f"{options.origin('inter_op')}", is_explicit=True)
     return (
@@ -150,7 +152,7 @@ def threads_for(machine: Machine, limit: Limit, options: Options) -> Number:
         cpus = _count(limit.cpus, "CPU")
         return Number(
             cores,
-            f"one for each of {_count(Cpus(cores), 'physical core')}, whose hardware threads share units; the limit is {cpus}",
+            f"one for each of {_count(Cpus(cores), 'physical core')}, whose threads share units; the limit is {cpus}",
         )
     if limit.bound_by == "affinity":
         return Number(rounded, "one for each allowed CPU")

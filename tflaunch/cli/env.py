@@ -26,7 +26,7 @@ def env(
     if form not in FORMATS:
         raise UsageError(f"--format {form} cannot be used", "give one of " + ", ".join(FORMATS))
     decision = decide(Files(), options, os.environ)
-    for problem in decision.problems:
+    for problem in () if options.quiet else decision.problems:
         print(f"tflaunch: warning: {problem.message}", file=sys.stderr)
     print(FORMATS[form](decision.changes), end="")
     return 0

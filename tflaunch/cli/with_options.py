@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from typing import Annotated, Any, Optional
+from typing import Annotated, Any
 
 import typer
 
@@ -20,12 +20,12 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
     """
 
     @functools.wraps(command)
-    def wrapper(**values: Any) -> int:
+    def wrapper(**values: Any) -> int:  # noqa: ANN401  # typer passes what the signature says
         given = {option.name: values.pop(option.name) for option in OPTIONS}
         said = {name: "1" if value is True else value for name, value in given.items() if value not in (None, False)}
         return command(parse_options(said, os.environ), **values)
 
-    first, *own = inspect.signature(command, eval_str=True).parameters.values()
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
     parameters = [*own, *(_parameter(option) for option in OPTIONS)]
     wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # read by inspect.signature
     wrapper.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -35,5 +35,5 @@ def with_options(command: Callable[..., int]) -> Callable[..., int]:
 def _parameter(option: Option) -> inspect.Parameter:
     names = [option.flag, *([option.short] if option.short else [])]
     info = typer.Option(*names, metavar=option.metavar, help=f"{option.help} [{option.variable}]")
-    annotation, default = (Annotated[bool, info], False) if option.is_switch else (Annotated[Optional[str], info], None)
+    annotation, default = (Annotated[bool, info], False) if option.is_switch else (Annotated[str | None, info], None)
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
