@@ -145,7 +145,9 @@ def visible_groups(mount: Mount, path: str) -> tuple[str, ...]:
     below = path_below(mount, path)
     if below is not None:
         return tuple("/".join([base, *below[:depth]]) for depth in range(len(below), -1, -1))
-    return (base,) if set(_components(mount.root)) == {".."} else ()
+    root = _components(mount.root)
+    is_above = set(root) == {".."} and _components(path)[: len(root)] != root
+    return (base,) if is_above else ()
 
 
 def parse_cpu_max(text: str) -> Cpus | None:

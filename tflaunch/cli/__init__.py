@@ -16,7 +16,6 @@ from tflaunch.errors import UsageError
 app = typer.Typer(
     name="tflaunch",
     help="Start TensorFlow programs with every thread pool sized to the CPU they may really use.",
-    no_args_is_help=False,
     pretty_exceptions_enable=False,
 )
 
@@ -40,9 +39,10 @@ def _options_of_all(
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command; UsageError for arguments that cannot be understood."""
+    """Run a command; UsageError for arguments that cannot be understood. No arguments at all: the help, status 2."""
     try:
-        return app(arguments, standalone_mode=False, prog_name="tflaunch") or 0
+        status = app(arguments or ["--help"], standalone_mode=False, prog_name="tflaunch") or 0
     except typer.TyperException as error:
         command = f" {arguments[0]}" if arguments and arguments[0] in ("run", "explain", "env") else ""
         raise UsageError(error.format_message().rstrip("."), f"tflaunch{command} --help lists what there is") from None
+    return status if arguments else UsageError.exit_status
