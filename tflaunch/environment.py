@@ -73,6 +73,8 @@ VARIABLES = (
     Variable("MKL_NUM_THREADS", "blas", is_thread_count),
     Variable("BLIS_NUM_THREADS", "blas", is_thread_count),
     Variable("VECLIB_MAXIMUM_THREADS", "blas", is_thread_count),
+    # NumExpr complains on standard error where the second is above the first, which is 64 unless set.
+    Variable("NUMEXPR_MAX_THREADS", "omp", is_thread_count),
     Variable("NUMEXPR_NUM_THREADS", "omp", is_thread_count),
     Variable("NUMBA_NUM_THREADS", "omp", is_thread_count),
     Variable("KMP_BLOCKTIME", "kmp_blocktime", is_blocktime),

@@ -28,7 +28,7 @@ DISTRIBUTIONS = {
     "joblib": ("joblib", ("LOKY_MAX_CPU_COUNT",)),
     "mkl": ("MKL", ("MKL_NUM_THREADS", "OMP_NUM_THREADS")),
     "intel-openmp": ("Intel OpenMP", INTEL_OPENMP),
-    "numexpr": ("NumExpr", ("NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS")),
+    "numexpr": ("NumExpr", ("NUMEXPR_MAX_THREADS", "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS")),
     "numba": ("Numba", ("NUMBA_NUM_THREADS",)),
     "torch": ("PyTorch", ("OMP_NUM_THREADS", "MKL_NUM_THREADS")),
 }
