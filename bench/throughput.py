@@ -1,0 +1,95 @@
+"""What `tflaunch run` gains under a CPU quota on a big host: the table of the README.
+
+    sudo .venv/bin/python bench/throughput.py [--rounds 6] [--seconds 4] [--quota 0.5 --quota 1 --quota 1.5]
+
+Compared are `python program.py` and `tflaunch run program.py`, each in a control group of its own with the same quota,
+measured in turns. The host with many CPUs is emulated: a preloaded library (many_cpus.c) tells both of them that they
+may use 64 CPUs, as a program in a container with a quota on such a host is told. The threads they make share the CPUs
+of the machine that measures, and the quota is a real one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from common import describe_machine, markdown, ratio
+from session import Measurement, Patience, Session, disturbance, p99_ms
+
+CPUS = 64
+PROGRAMS = {"cnn": "training, small CNN", "infer": "inference, batch of 1", "data": "training from tf.data"}
+TFLAUNCH = Path(sys.executable).with_name("tflaunch")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="tflaunch run against plain python under a CPU quota.")
+    parser.add_argument("--rounds", type=int, default=6, help="turns of each program (default 6)")
+    parser.add_argument("--seconds", type=float, default=4.0, help="length of a turn (default 4)")
+    parser.add_argument("--patience", type=float, default=120, help=Patience.__doc__)
+    parser.add_argument("--quota", type=float, action="append", help="CPUs, may be repeated (default 0.5, 1 and 1.5)")
+    arguments = parser.parse_args()
+    print(describe_machine())
+    print(
+        f"EMULATED  the host with {CPUS} CPUs is a preloaded library (bench/many_cpus.c); the quota is real\n",
+        flush=True,
+    )
+
+    with tempfile.TemporaryDirectory() as directory:
+        library = Path(directory, "many_cpus.so")
+        source = Path(__file__).with_name("many_cpus.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O2", f"-DCPUS={CPUS}", "-o", library, source, "-ldl"], check=True)
+        rows, turns = [], []
+        patience = Patience(arguments.patience)
+        variables = {"LD_PRELOAD": str(library)}
+        for quota in arguments.quota or [0.5, 1.0, 1.5]:
+            measured = compare(quota, arguments.rounds, arguments.seconds, patience, variables)
+            rows += [[f"{quota:g}", PROGRAMS[program], *_cells(*both)] for program, both in measured.items()]
+            turns += [turn for both in measured.values() for turns_of_one in both for turn in turns_of_one]
+    header = ["CPU quota", "program", "`python`", "`tflaunch run`", "ratio (quartiles)", "threads", "throttled periods"]
+    print(markdown(header, rows), flush=True)
+    print(
+        "\nsteps (or requests) a second in the median turn, p99 of a step in ms over all turns; ratio of the steps a "
+        f"second\n{arguments.rounds} turns of {arguments.seconds:g} s each; {disturbance(turns)}"
+    )
+
+
+def compare(
+    quota: float, rounds: int, seconds: float, patience: Patience, variables: dict[str, str]
+) -> dict[str, tuple[list[Measurement], list[Measurement]]]:
+    """The turns of each program without and with tflaunch; which of them is first changes from round to round."""
+    turns: dict[str, tuple[list[Measurement], list[Measurement]]] = {program: ([], []) for program in PROGRAMS}
+    with contextlib.ExitStack() as stack:
+        plain = stack.enter_context(Session("plain", quota, [], variables))
+        launched = stack.enter_context(Session("tflaunch", quota, [str(TFLAUNCH), "run"], variables))
+        for number in range(rounds + 1):
+            for program, (without, with_tflaunch) in turns.items():
+                pairs = [(plain, without), (launched, with_tflaunch)]
+                for session, measurements in pairs if number % 2 else reversed(pairs):
+                    if number == 0:  # builds the models
+                        session.measure(program, 0.5)
+                    else:
+                        measurements.append(patience.measure(session, program, seconds))
+    return turns
+
+
+def _cells(without: Sequence[Measurement], with_tflaunch: Sequence[Measurement]) -> list[str]:
+    both = (without, with_tflaunch)
+    rates = [[turn.steps_per_second() for turn in turns] for turns in both]
+    threads = [str(max(turn.threads for turn in turns)) for turns in both]
+    throttled = [f"{statistics.median(turn.throttled for turn in turns):.0%}" for turns in both]
+    return [
+        *(f"{statistics.median(rate):.1f}/s, {p99_ms(turns):.3g} ms" for rate, turns in zip(rates, both)),
+        ratio(rates[1], rates[0]),
+        " → ".join(threads),
+        " → ".join(throttled),
+    ]
+
+
+if __name__ == "__main__":
+    main()
