@@ -1,10 +1,11 @@
-"""What the measurements share: who measured, how much a ratio varies, and a table."""
+"""What the measurements share: the machine that measured, the emulated one, the spread of a ratio, and a table."""
 
 from __future__ import annotations
 
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +28,14 @@ def describe_machine() -> str:
         f"versions  Python {platform.python_version()} {versions}\n"
         f"command   {command_line()}"
     )
+
+
+def build_many_cpus(directory: Path, cpus: int) -> str:
+    """Compile many_cpus.c for a machine with so many CPUs; returns what LD_PRELOAD has to be."""
+    library = directory / "many_cpus.so"
+    source = Path(__file__).with_name("many_cpus.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", f"-DCPUS={cpus}", "-o", library, source, "-ldl"], check=True)
+    return str(library)
 
 
 def version_of(distribution: str) -> str | None:

@@ -1,6 +1,6 @@
 """What chose the rounding and the number of inter-op threads: intra-op x inter-op under a CPU quota.
 
-    sudo .venv/bin/python bench/grid.py [--rounds 6] [--seconds 1.5] [--quota 1 --quota 1.5]
+    sudo .venv/bin/python bench/grid.py [--rounds 5] [--seconds 1] [--quota 1 --quota 1.5]
 
 The programs (programs.py) are measured with intra-op/inter-op 1/1, 1/2, 2/1 and 2/2 in turns, each in a control
 group of its own with the same quota. Two ratios decide:
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import statistics
 
 from common import describe_machine, markdown, ratio
@@ -26,11 +27,13 @@ Turns = dict[tuple[int, int], list[Measurement]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The grid of intra-op and inter-op threads under a CPU quota.")
-    parser.add_argument("--rounds", type=int, default=6, help="turns of each program and setting (default 6)")
-    parser.add_argument("--seconds", type=float, default=1.5, help="length of a turn (default 1.5)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each program and setting (default 5)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn (default 1)")
     parser.add_argument("--patience", type=float, default=120, help=Patience.__doc__)
     parser.add_argument("--quota", type=float, action="append", help="CPUs, may be repeated (default 1 and 1.5)")
     arguments = parser.parse_args()
+    # Ended by SIGTERM, the groups are removed as they are by ^C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(describe_machine() + "\n", flush=True)
 
     rows, everything = [], []

@@ -68,10 +68,9 @@ class Session:
         return Measurement(answer["durations"], answer["threads"], share, others_cpus)
 
     def _ticks_of_others(self) -> int:
-        """The CPU time of the machine less that of the measured process: proc_stat(5), proc_pid_stat(5)."""
-        user, nice, system, _, _, irq, softirq, steal = Path("/proc/stat").read_text().split()[1:9]
+        """The CPU time of the machine less that of the measured process (proc_pid_stat(5)), in clock ticks."""
         own = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        return sum(map(int, (user, nice, system, irq, softirq, steal))) - sum(map(int, own))
+        return _busy_ticks() - sum(map(int, own))
 
     def _answer(self) -> str:
         assert self.process.stdout is not None
@@ -90,19 +89,35 @@ class Session:
 
 
 class Patience:
-    """Seconds to spend in all on repeating turns that other processes of the machine disturbed."""
+    """Seconds to spend in all on waiting for a quiet machine and on repeating turns that were disturbed."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
 
     def measure(self, session: Session, program: str, seconds: float) -> Measurement:
         """The first undisturbed turn, or the least disturbed one when patience ends."""
-        turn = session.measure(program, seconds)
-        while turn.others > DISTURBED_CPUS and self.seconds > 0:
+        turns: list[Measurement] = []
+        while not turns or (turns[-1].others > DISTURBED_CPUS and self.seconds > 0):
             start = time.monotonic()
-            turn = min(turn, session.measure(program, seconds), key=lambda turn: turn.others)
-            self.seconds -= time.monotonic() - start
-        return turn
+            while self.seconds > time.monotonic() - start and _cpus_in_use(0.3) > DISTURBED_CPUS:
+                pass
+            waited = time.monotonic() - start
+            turns.append(session.measure(program, seconds))
+            self.seconds -= waited if len(turns) == 1 else time.monotonic() - start
+        return min(turns, key=lambda turn: turn.others)
+
+
+def _cpus_in_use(seconds: float) -> float:
+    """CPUs of the machine that were busy, while nothing is measured."""
+    ticks = _busy_ticks()
+    time.sleep(seconds)
+    return (_busy_ticks() - ticks) / os.sysconf("SC_CLK_TCK") / seconds
+
+
+def _busy_ticks() -> int:
+    """The CPU time of the whole machine, in clock ticks: proc_stat(5)."""
+    user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    return user + nice + system + irq + softirq + steal
 
 
 def p99_ms(turns: Sequence[Measurement]) -> float:

@@ -1,6 +1,6 @@
 """What `tflaunch run` gains under a CPU quota on a big host: the table of the README.
 
-    sudo .venv/bin/python bench/throughput.py [--rounds 6] [--seconds 4] [--quota 0.5 --quota 1 --quota 1.5]
+    sudo .venv/bin/python bench/throughput.py [--rounds 5] [--seconds 3] [--quota 0.5 --quota 1 --quota 1.5]
 
 Compared are `python program.py` and `tflaunch run program.py`, each in a control group of its own with the same quota,
 measured in turns. The host with many CPUs is emulated: a preloaded library (many_cpus.c) tells both of them that they
@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from common import describe_machine, markdown, ratio
+from common import build_many_cpus, describe_machine, markdown, ratio
 from session import Measurement, Patience, Session, disturbance, p99_ms
 
 CPUS = 64
@@ -29,11 +29,13 @@ TFLAUNCH = Path(sys.executable).with_name("tflaunch")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="tflaunch run against plain python under a CPU quota.")
-    parser.add_argument("--rounds", type=int, default=6, help="turns of each program (default 6)")
-    parser.add_argument("--seconds", type=float, default=4.0, help="length of a turn (default 4)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each program (default 5)")
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a turn (default 3)")
     parser.add_argument("--patience", type=float, default=120, help=Patience.__doc__)
     parser.add_argument("--quota", type=float, action="append", help="CPUs, may be repeated (default 0.5, 1 and 1.5)")
     arguments = parser.parse_args()
+    # Ended by SIGTERM, the groups are removed as they are by ^C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(describe_machine())
     print(
         f"EMULATED  the host with {CPUS} CPUs is a preloaded library (bench/many_cpus.c); the quota is real\n",
@@ -41,12 +43,9 @@ def main() -> None:
     )
 
     with tempfile.TemporaryDirectory() as directory:
-        library = Path(directory, "many_cpus.so")
-        source = Path(__file__).with_name("many_cpus.c")
-        subprocess.run(["cc", "-shared", "-fPIC", "-O2", f"-DCPUS={CPUS}", "-o", library, source, "-ldl"], check=True)
         rows, turns = [], []
         patience = Patience(arguments.patience)
-        variables = {"LD_PRELOAD": str(library)}
+        variables = {"LD_PRELOAD": build_many_cpus(Path(directory), CPUS)}
         for quota in arguments.quota or [0.5, 1.0, 1.5]:
             measured = compare(quota, arguments.rounds, arguments.seconds, patience, variables)
             rows += [[f"{quota:g}", PROGRAMS[program], *_cells(*both)] for program, both in measured.items()]
