@@ -29,7 +29,9 @@ facts = {
     "directory": os.getcwd(),
     "mask": os.umask(0),
     "niceness": os.nice(0),
-    "limits": {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")},
+    "limits": {
+        name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")
+    },
     "open_files": open_files,
     "affinity": fact(os.sched_getaffinity, 0),
     "scheduler": fact(os.sched_getscheduler, 0),
@@ -250,13 +252,14 @@ class TestEnvironment:
         assert {name: seen[name] for name in ONE_CPU} == ONE_CPU
 
 
+HELLO = ("import sys", "print('out')", "print('err', file=sys.stderr)")
+
+
 class TestOutput:
     """Standard output is the script's; on standard error there is one line, nothing with -q, more with -v."""
 
-    HELLO = ("import sys", "print('out')", "print('err', file=sys.stderr)")
-
     def test_one_line_on_standard_error(self, tflaunch, script):
-        done = tflaunch("run", "--cpus", "1", script(*self.HELLO))
+        done = tflaunch("run", "--cpus", "1", script(*HELLO))
         assert done.stdout == "out\n"
         line, error = done.stderr.splitlines()
         assert error == "err"
@@ -265,7 +268,7 @@ class TestOutput:
             assert words in line
 
     def test_it_names_the_variable_that_gave_the_limit(self, tflaunch, script):
-        done = tflaunch("run", script(*self.HELLO), variables={"TFLAUNCH_CPUS": "0.5"})
+        done = tflaunch("run", script(*HELLO), variables={"TFLAUNCH_CPUS": "0.5"})
         line, _ = done.stderr.splitlines()
         assert "0.5 CPU" in line
         assert "TFLAUNCH_CPUS=0.5" in line
@@ -276,7 +279,7 @@ class TestOutput:
     )
     def test_quiet_says_nothing_not_even_warnings(self, tflaunch, script, options, variables):
         variables = {**variables, "OMP_NUM_THREADS": "no number"}
-        done = tflaunch("run", *options, script(*self.HELLO), variables=variables)
+        done = tflaunch("run", *options, script(*HELLO), variables=variables)
         assert (done.stdout, done.stderr) == ("out\n", "err\n")
 
     @pytest.mark.parametrize(
@@ -285,7 +288,7 @@ class TestOutput:
     )
     def test_verbose_gives_each_variable_with_its_value_and_reason(self, tflaunch, script, options, variables):
         variables = {"TFLAUNCH_CPUS": "1", **variables}
-        done = tflaunch("run", *options, script(*self.HELLO), variables=variables)
+        done = tflaunch("run", *options, script(*HELLO), variables=variables)
         assert done.stdout == "out\n"
         lines = done.stderr.splitlines()
         for name, value in ONE_CPU.items():
@@ -375,13 +378,14 @@ class TestDryRun:
         assert tflaunch("run", "--dry-run", "missing.py").returncode == 127
 
 
+HEAVY = {
+    "typer", "click", "rich", "typing", "dataclasses", "pathlib", "tensorflow", "numpy", "psutil", "cpuinfo",
+    "json", "re", "fractions", "decimal", "enum", "inspect", "argparse", "subprocess", "shlex", "logging",
+}  # fmt: skip
+
+
 class TestImports:
     """The way to the exec without an option loads nothing that makes the start slow."""
-
-    HEAVY = {
-        "typer", "click", "rich", "typing", "dataclasses", "pathlib", "tensorflow", "numpy", "psutil", "cpuinfo",
-        "json", "re", "fractions", "decimal", "enum", "inspect", "argparse", "subprocess", "shlex", "logging",
-    }  # fmt: skip
 
     @staticmethod
     def imported(stderr: str) -> set[str]:
@@ -406,7 +410,7 @@ class TestImports:
         assert (done.returncode, done.stdout) == (0, "out\n"), done.stderr
         imported = self.imported(done.stderr)
         assert {"tflaunch.main", "tflaunch.launch", "tflaunch.policy"} <= imported
-        assert {name for name in imported if name.partition(".")[0] in self.HEAVY} == set()
+        assert {name for name in imported if name.partition(".")[0] in HEAVY} == set()
         assert not any(name.startswith("tflaunch.cli") for name in imported)
 
     def test_no_number_crunching_package_with_options_either(self, tflaunch, script):
