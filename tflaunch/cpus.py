@@ -42,13 +42,9 @@ class Cpus(NamedTuple):
 
     def __str__(self) -> str:
         """ "2", "1.5", "0.333", and "1e-06" where three decimals would show nothing."""
-        if self.numerator % self.denominator == 0:
-            return str(self.floor())
-        return (
-            f"{self.as_float():.3f}".rstrip("0")
-            if self.numerator * 1000 >= self.denominator
-            else f"{self.as_float():.0e}"
-        )
+        if self.numerator * 1000 < self.denominator:
+            return f"{self.as_float():.0e}"
+        return f"{self.as_float():.3f}".rstrip("0").rstrip(".")
 
 
 def least(numbers: list[Cpus]) -> Cpus:
