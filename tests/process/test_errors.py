@@ -144,15 +144,13 @@ class TestUsage:
         done = tflaunch(prefix=("sh", "-c", command))
         assert (done.returncode, done.stdout, done.stderr) == (2, "", "")
 
-    def test_colour_only_on_a_terminal(self, program, environment, tmp_path):
+    def test_colour_on_a_terminal_unless_the_user_wants_none(self, program, environment):
         import pty
 
         master, slave = pty.openpty()
         try:
             for variables, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-                subprocess.run(
-                    [program, "launch"], stderr=slave, cwd=tmp_path, env={**environment, **variables}, timeout=60, check=False
-                )  # fmt: skip
+                subprocess.run([program, "launch"], stderr=slave, env=environment | variables, timeout=60, check=False)
                 text = os.read(master, 10_000)
                 assert (b"\x1b[" in text) is coloured
                 assert b"error:" in text
