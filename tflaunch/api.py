@@ -6,11 +6,11 @@ import os
 import sys
 import warnings
 
-from tflaunch.decision import Decision, decide
+from tflaunch.decision import decide
 from tflaunch.document import Document, make_document
 from tflaunch.environment import apply_changes
 from tflaunch.errors import TooLateError
-from tflaunch.files import Files
+from tflaunch.files import Files, Problem
 from tflaunch.machine import read_details
 from tflaunch.options import Options, parse_options
 
@@ -57,7 +57,8 @@ def apply(
     RuntimeWarning names them.
     """
     options = _options(locals())
-    decision = decide(Files(), options, os.environ)
+    files = Files()
+    decision = decide(files, options, os.environ)
     environ = apply_changes(decision.changes, os.environ)
     _set_in_tensorflow(int(environ["TF_NUM_INTRAOP_THREADS"]), int(environ["TF_NUM_INTEROP_THREADS"]))
     for change in decision.changes:
@@ -65,7 +66,7 @@ def apply(
             os.environ.pop(change.name, None)
         else:
             os.environ[change.name] = change.value
-    _warn(decision)
+    _warn((*files.problems(), *decision.problems))
     return {change.name: change.value for change in decision.changes if change.value is not None}
 
 
@@ -90,8 +91,8 @@ def _set_in_tensorflow(intra_op: int, inter_op: int) -> None:
         ) from None
 
 
-def _warn(decision: Decision) -> None:
-    for problem in decision.problems:
+def _warn(problems: tuple[Problem, ...]) -> None:
+    for problem in problems:
         warnings.warn(f"tflaunch: {problem.message}", RuntimeWarning, stacklevel=3)
     imported = [name for name in ("numpy", "scipy", "sklearn", "numba", "numexpr", "torch") if name in sys.modules]
     if imported and "tensorflow" not in sys.modules:

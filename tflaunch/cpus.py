@@ -61,8 +61,8 @@ def parse_cpus(text: str) -> Cpus:
     number, divisor = text.strip(), 1
     if number[-1:] in SUFFIXES:
         number, divisor = number[:-1], SUFFIXES[number[-1:]]
-    whole, point, decimals = number.partition(".")
-    value = natural(whole + decimals) if (whole and decimals) or not point else None
+    whole, _, decimals = number.partition(".")
+    value = natural(whole + decimals)
     if not value:
         raise ValueError(f"not a number of CPUs: {text!r}")
     return Cpus(value, divisor * 10 ** len(decimals))

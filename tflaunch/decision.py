@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Decision(NamedTuple):
-    """Everything that was found and decided."""
+    """Everything that was found and decided; problems with files are told by `Files`."""
 
     machine: Machine
     limit: Limit
@@ -36,6 +36,4 @@ def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decisi
     limit, limit_problems = make_limit(machine, quota, options)
     plan, plan_problems = make_plan(machine, limit, options)
     changes, change_problems = make_environment(plan, environ, options)
-    return Decision(
-        machine, limit, plan, changes, (*files.problems(), *limit_problems, *plan_problems, *change_problems)
-    )
+    return Decision(machine, limit, plan, changes, (*limit_problems, *plan_problems, *change_problems))

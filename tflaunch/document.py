@@ -90,10 +90,9 @@ class Document(TypedDict):
 
 
 def make_document(decision: Decision, details: Details, files: Files) -> Document:
-    """The document. What `details` cost in unusable files comes after the warnings of the decision."""
+    """The document."""
     machine, limit = decision.machine, decision.limit
     installed = installed_distributions()
-    late = [problem for problem in files.problems() if problem not in decision.problems]
     return {
         "schema": 1,
         "machine": {
@@ -140,7 +139,9 @@ def make_document(decision: Decision, details: Details, files: Files) -> Documen
             }
             for change in decision.changes
         ],
-        "warnings": [{"code": problem.code, "message": problem.message} for problem in (*decision.problems, *late)],
+        "warnings": [
+            {"code": problem.code, "message": problem.message} for problem in (*files.problems(), *decision.problems)
+        ],
     }
 
 

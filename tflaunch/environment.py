@@ -54,10 +54,10 @@ def is_thread_list(text: str) -> bool:
 def is_blocktime(text: str) -> bool:
     """0 and up, in ms or with a unit, or infinite: what libiomp5 takes."""
     word = text.strip(BLANKS).lower()
-    for unit in ("ms", "us"):
-        word = word[: -len(unit)] if word.endswith(unit) else word
-    number = natural(word)
-    return word == "infinite" or (number is not None and number < 2**31)
+    if word == "infinite":
+        return True
+    number = natural(word[:-2] if word.endswith(("ms", "us")) else word)
+    return number is not None and number < 2**31
 
 
 def is_python_cpu_count(text: str) -> bool:
@@ -169,4 +169,4 @@ def _problems_of_values(changes: list[Change], plan: Plan) -> list[Problem]:
 
 
 def _was(exported: str, verb: str = "was") -> str:
-    return f"{verb} {printable(exported)!r}" if exported else f"{verb} empty"
+    return f"{verb} '{printable(exported)}'" if exported else f"{verb} empty"

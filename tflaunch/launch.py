@@ -14,6 +14,7 @@ from tflaunch.decision import Decision, decide
 from tflaunch.environment import apply_changes
 from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError
 from tflaunch.files import Files
+from tflaunch.messages import say
 from tflaunch.options import Options
 from tflaunch.text import printable
 
@@ -34,7 +35,11 @@ class Command(NamedTuple):
         """The command as the kernel gets it."""
         if self.kind == "program":
             return [self.name, *self.arguments]
-        return [sys.executable, *(["-m"] if self.kind == "module" else []), self.name, *self.arguments]
+        if self.kind == "module":
+            return [sys.executable, "-m", self.name, *self.arguments]
+        # A script may be named like an option of Python's.
+        dashes = ["--"] if self.name.startswith("-") and self.name != "-" else []
+        return [sys.executable, *dashes, self.name, *self.arguments]
 
 
 def run(command: Command, options: Options) -> int:
@@ -44,18 +49,21 @@ def run(command: Command, options: Options) -> int:
     Raises NotFoundError, CannotRunError, and TflaunchError with --strict.
     """
     _check(command)
+    files = Files()
     decision = None
     try:
-        decision = decide(Files(), options, os.environ)
+        decision = decide(files, options, os.environ)
     except TflaunchError:
         raise
     except Exception as error:
         if options.strict or options.dry_run:
             raise
-        _say(options, f"warning: no setting was made, a fault in tflaunch: {type(error).__name__}: {error}")
+        if not options.quiet:
+            say(f"warning: no setting was made, a fault in tflaunch: {type(error).__name__}: {error}")
     environ = dict(os.environ) if decision is None else apply_changes(decision.changes, os.environ)
     if decision is not None:
-        _report(decision, options)
+        if not options.quiet:
+            _report(decision, files, is_verbose=options.verbose)
         if options.dry_run:
             from tflaunch.render import dry_run
 
@@ -77,24 +85,14 @@ def summary(decision: Decision) -> str:
     )
 
 
-def _report(decision: Decision, options: Options) -> None:
-    _say(options, summary(decision))
-    if options.verbose:
+def _report(decision: Decision, files: Files, *, is_verbose: bool) -> None:
+    say(summary(decision))
+    if is_verbose:
         for change in decision.changes:
             setting = change.name if change.value is None else f"{change.name}={change.value}"
-            _say(options, f"{change.action} {setting}: {change.reason}")
-    for problem in decision.problems:
-        _say(options, f"warning: {problem.message}")
-
-
-def _say(options: Options, line: str) -> None:
-    """A line on standard error; a closed or full one must not stop the program."""
-    if options.quiet or sys.stderr is None:
-        return
-    try:
-        print(f"tflaunch: {printable(line)}", file=sys.stderr, flush=True)
-    except OSError:
-        pass
+            say(f"{change.action} {setting}: {change.reason}")
+    for problem in (*files.problems(), *decision.problems):
+        say(f"warning: {problem.message}")
 
 
 def _check(command: Command) -> None:
@@ -121,7 +119,7 @@ def _exec(command: Command, environ: dict[str, str]) -> NoReturn:
     try:
         if command.kind == "program":
             _restore_signals()
-            os.execvpe(argv[0], argv, environ)
+            os.execvpe(argv[0], argv, _without_coerced_locale(environ))
         os.execve(argv[0], argv, environ)
     except FileNotFoundError:
         if os.path.exists(argv[0]):
@@ -132,6 +130,19 @@ def _exec(command: Command, environ: dict[str, str]) -> NoReturn:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         hint = "check that it is an executable of this machine (ls -l, file), and the length of its arguments"
         raise CannotRunError(f"{printable(argv[0])!r} cannot be run: {reason}", hint) from None
+
+
+def _without_coerced_locale(environ: dict[str, str]) -> dict[str, str]:
+    """The environment without the LC_CTYPE that Python exports for itself when it is started in the C locale (PEP 538).
+
+    What the caller exported still stands in /proc/self/environ. A Python program does the same again.
+    """
+    first = Files().read("/proc/self/environ")
+    if first is None:
+        return environ
+    exported = dict(entry.split("=", 1) for entry in first.split("\0") if "=" in entry)
+    others = {name: value for name, value in environ.items() if name != "LC_CTYPE"}
+    return {**others, "LC_CTYPE": exported["LC_CTYPE"]} if "LC_CTYPE" in exported else others
 
 
 def _restore_signals() -> None:

@@ -49,7 +49,7 @@ class Details(NamedTuple):
 def read_machine(files: Files) -> Machine:
     """The CPUs and cores this process may use; at least one of each, whatever the files say."""
     online = topology.read_online(files)
-    if not online and files.is_this_machine:
+    if not online and files.is_this_machine and not hasattr(os, "sched_getaffinity"):
         return _machine_without_kernel_files()
     allowed = _read_allowed(files, online)
     if not allowed:

@@ -9,7 +9,7 @@ import os
 import sys
 
 from tflaunch.errors import TflaunchError
-from tflaunch.text import printable
+from tflaunch.messages import say_error
 
 
 def main() -> int:
@@ -18,18 +18,26 @@ def main() -> int:
         if sys.stdout is not None:
             # A name from a file or an argument may hold what the terminal's encoding cannot write.
             sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a TextIOWrapper at start
-        return _dispatch(sys.argv[1:])
+        status = _dispatch(sys.argv[1:])
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return status
     except TflaunchError as error:
-        return _fail(error.what, error.hint, error.exit_status)
+        say_error(error.what, error.hint)
+        return error.exit_status
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output has gone (tflaunch explain | head). Nothing is left to flush into the pipe at exit.
+    except OSError as error:  # files that are read raise none, so this is our own output
+        # Nothing may be left that Python would try to write again at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
+        if isinstance(error, BrokenPipeError):  # tflaunch explain | head: the reader has what it wanted
+            return 1
+        say_error(f"the output cannot be written: {error.strerror}", "check where standard output goes")
+        return TflaunchError.exit_status
     except Exception as error:
         what = f"a fault in tflaunch: {type(error).__name__}: {error}"
-        return _fail(what, "please report it, with the output of tflaunch explain --json", TflaunchError.exit_status)
+        say_error(what, "please report it, with the output of tflaunch explain --json")
+        return TflaunchError.exit_status
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -42,15 +50,3 @@ def _dispatch(arguments: list[str]) -> int:
     from tflaunch.cli import main as cli_main
 
     return cli_main(arguments)
-
-
-def _fail(what: str, hint: str, status: int) -> int:
-    if sys.stderr is not None:
-        try:
-            red, plain = ("\033[31m", "\033[0m") if sys.stderr.isatty() and not os.environ.get("NO_COLOR") else ("", "")
-            print(
-                f"tflaunch: {red}error:{plain} {printable(what)}\nhint: {printable(hint)}", file=sys.stderr, flush=True
-            )
-        except OSError:
-            pass
-    return status

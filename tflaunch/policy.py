@@ -74,7 +74,8 @@ def make_limit(machine: Machine, quota: Quota, options: Options) -> tuple[Limit,
         if quota.cpus is not None and quota.cpus.is_less_than(options.cpus):
             problems = (
                 Problem(
-                    "cpus_above_quota", f"{said} is above the quota of {quota.cpus} CPUs, which the kernel enforces"
+                    "cpus_above_quota",
+                    f"{said} is above the quota of {_count(quota.cpus, 'CPU')}, which the kernel enforces",
                 ),
             )
         return Limit(quota, options.cpus, "option", f"{said}"), problems
@@ -173,4 +174,4 @@ def round_cpus(cpus: Cpus, rounding: str) -> int:
 
 
 def _count(number: Cpus, noun: str) -> str:
-    return f"{number} {noun}{'' if number == Cpus(1) else 's'}"
+    return f"{number} {noun}{'' if str(number) == '1' else 's'}"

@@ -191,7 +191,7 @@ def _not_sized(decision: Decision) -> Text | None:
 
 
 def _warnings(decision: Decision, files: Files) -> Table | None:
-    problems = dict.fromkeys((*decision.problems, *files.problems()))
+    problems = (*files.problems(), *decision.problems)
     if not problems:
         return None
     table = _grid()

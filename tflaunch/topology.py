@@ -142,8 +142,8 @@ def _group_by_speed(speeds: dict[int, int]) -> list[frozenset[int]]:
 
 def _read_hybrid_groups(files: Files) -> list[frozenset[int]]:
     """Hybrid x86 has a performance-monitoring unit for each kind, which lists its CPUs."""
-    groups = [_read_set(files, f"/sys/devices/{unit}/cpus", parse_cpulist) for unit in ("cpu_core", "cpu_atom")]
-    return [group for group in groups if group] if all(groups) else []
+    units = ("cpu_core", "cpu_atom", "cpu_lowpower")
+    return [cpus for unit in units if (cpus := _read_set(files, f"/sys/devices/{unit}/cpus", parse_cpulist))]
 
 
 def _read_numbers(files: Files, name: str, cpus: frozenset[int]) -> dict[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Annotated
 
 import typer
@@ -11,6 +10,7 @@ import typer
 from tflaunch.decision import decide
 from tflaunch.errors import UsageError
 from tflaunch.files import Files
+from tflaunch.messages import say
 from tflaunch.options import Options
 
 
@@ -25,8 +25,10 @@ def env(
 
     if form not in FORMATS:
         raise UsageError(f"--format {form} cannot be used", "give one of " + ", ".join(FORMATS))
-    decision = decide(Files(), options, os.environ)
-    for problem in () if options.quiet else decision.problems:
-        print(f"tflaunch: warning: {problem.message}", file=sys.stderr)
+    files = Files()
+    decision = decide(files, options, os.environ)
+    if not options.quiet:
+        for problem in (*files.problems(), *decision.problems):
+            say(f"warning: {problem.message}")
     print(FORMATS[form](decision.changes), end="")
     return 0
