@@ -366,6 +366,17 @@ class TestHidden:
         quota = read_quota(files)
         assert (quota.version, fraction(quota.cpus), quota.is_hidden) == (1, 3, True)
 
+    def test_seen_in_another_hierarchy_only(self, tree):
+        files = tree(
+            process(
+                "5:cpu:/x\n3:memory:/x\n",
+                V1.replace(" / /sys", " /unrelated /sys") + "9 8 0:7 / /m rw - cgroup m rw,memory\n",
+            )
+            | v1_group("/x", "100000\n", mount_point="/m")
+        )
+        quota = read_quota(files)
+        assert (quota.version, quota.cpus, quota.is_hidden) == (1, None, True)
+
     def test_the_whole_machine_is_mounted_and_nothing_can_be_read(self, tree):
         files = tree(
             process("0::/\n", V2.replace(" / /sys", " /../../.. /sys"))

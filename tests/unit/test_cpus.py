@@ -111,6 +111,8 @@ class TestParseCpus:
             ("2.0", Fraction(2)),
             ("0.1", Fraction(1, 10)),  # no binary fraction
             ("1500m", Fraction(3, 2)),
+            (".5", Fraction(1, 2)),  # Kubernetes and docker take both
+            ("1.", Fraction(1)),
             ("100m", Fraction(1, 10)),
             ("1m", Fraction(1, 1000)),
             ("2500000u", Fraction(5, 2)),
@@ -135,7 +137,8 @@ class TestParseCpus:
             "+1",
             "m",
             ".",
-            "1.",
+            ".m",
+            "..5",
             "1.5.0",
             "1,5",
             "1 5",

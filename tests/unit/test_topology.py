@@ -323,8 +323,8 @@ class TestNumaNodes:
         assert read_numa_nodes(tree(files), cpus("0-7,32")) == {0: cpus("0-3"), 1: cpus("4-7,32")}
 
     def test_an_empty_list_is_not_replaced_by_the_bitmap(self, tree):
-        files = nodes({0: "0-1", 1: ""}) | {f"{NODE}/node1/cpumap": "3\n"}
-        assert read_numa_nodes(tree(files), cpus("0-1")) == {0: cpus("0-1")}
+        files = nodes({0: "0-1", 1: ""}) | {f"{NODE}/node1/cpumap": "c\n"}
+        assert read_numa_nodes(tree(files), cpus("0-3")) == {0: cpus("0-1")}
 
     def test_other_files_are_no_nodes(self, tree):
         files = nodes({0: "0-1"}) | {f"{NODE}/{name}/cpulist": "2-3" for name in ("node", "nodex", "node-1", "power")}
