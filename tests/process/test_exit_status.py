@@ -146,9 +146,10 @@ class TestCannotBeRun:
 
     @pytest.mark.parametrize("found_by", ["path", "PATH"])
     def test_a_missing_interpreter_in_the_first_line(self, tflaunch, tmp_path, environment, found_by):
-        (tmp_path / "tool").write_text("#!/no/such/interpreter\n")
-        (tmp_path / "tool").chmod(0o755)
-        name, path = ("./tool", "") if found_by == "path" else ("tool", f"{tmp_path}:")
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin" / "tool").write_text("#!/no/such/interpreter\n")
+        (tmp_path / "bin" / "tool").chmod(0o755)
+        name, path = ("bin/tool", "") if found_by == "path" else ("tool", f"{tmp_path / 'bin'}:")
         variables = {"PATH": path + environment["PATH"]}
         done = tflaunch("run", "--cpus", "1", "--no-python", name, variables=variables)
         expect_error(done, 126, name)
