@@ -16,7 +16,6 @@ from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError
 from tflaunch.files import Files
 from tflaunch.messages import say
 from tflaunch.options import Options
-from tflaunch.text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ def _check(command: Command) -> None:
         raise TflaunchError("the Python interpreter does not know its own path", "start tflaunch with a full path")
     if command.kind != "script" or command.name == "-":
         return
-    name = printable(command.name)
+    name = command.name
     if not os.path.exists(command.name):
         raise NotFoundError(f"there is no script {name!r}", "give the path of a Python file, or -m MODULE")
     if os.path.isdir(command.name) and not os.path.exists(os.path.join(command.name, "__main__.py")):
@@ -122,14 +121,19 @@ def _exec(command: Command, environ: dict[str, str]) -> NoReturn:
             os.execvpe(argv[0], argv, _without_coerced_locale(environ))
         os.execve(argv[0], argv, environ)
     except FileNotFoundError:
-        if os.path.exists(argv[0]):
-            what = f"{printable(argv[0])!r} cannot be run: the interpreter in its first line was not found"
+        if _is_found(argv[0], environ):
+            what = f"{argv[0]!r} cannot be run: the interpreter in its first line was not found"
             raise CannotRunError(what, "correct the line, or install the interpreter") from None
-        raise NotFoundError(f"{printable(argv[0])!r} was not found", "check the name and PATH") from None
+        raise NotFoundError(f"{argv[0]!r} was not found", "check the name and PATH") from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         hint = "check that it is an executable of this machine (ls -l, file), and the length of its arguments"
-        raise CannotRunError(f"{printable(argv[0])!r} cannot be run: {reason}", hint) from None
+        raise CannotRunError(f"{argv[0]!r} cannot be run: {reason}", hint) from None
+
+
+def _is_found(name: str, environ: dict[str, str]) -> bool:
+    directories = [""] if "/" in name else os.get_exec_path(environ)
+    return any(os.path.exists(os.path.join(directory, name)) for directory in directories)
 
 
 def _without_coerced_locale(environ: dict[str, str]) -> dict[str, str]:
@@ -148,7 +152,8 @@ def _without_coerced_locale(environ: dict[str, str]) -> dict[str, str]:
 def _restore_signals() -> None:
     """Give back what Python changed for itself when it started: it ignores SIGPIPE and SIGXFSZ, and exec keeps that.
 
-    A Python program changes them again, so only other programs need this.
+    A Python program changes them again, so only other programs need this. Whether the caller had ignored them cannot be
+    known any more.
     """
     import signal
 

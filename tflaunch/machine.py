@@ -79,7 +79,10 @@ def _read_allowed(files: Files, online: frozenset[int]) -> frozenset[int]:
     The status file (proc_pid_status(5)) also names CPUs that are not there, which sched_getaffinity leaves out.
     """
     if files.is_this_machine and hasattr(os, "sched_getaffinity"):
-        return frozenset(os.sched_getaffinity(0))
+        try:
+            return frozenset(os.sched_getaffinity(0))
+        except OSError as error:  # a sandbox that refuses the call
+            files.report("unreadable_file", "sched_getaffinity(2)", error.strerror or str(error))
     for line in (files.read("/proc/self/status") or "").split("\n"):
         key, _, value = line.partition(":")
         if key == "Cpus_allowed_list":

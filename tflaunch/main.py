@@ -5,11 +5,15 @@ Errors become two lines on standard error and the exit status of their kind; not
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
 from tflaunch.errors import TflaunchError
 from tflaunch.messages import say_error
+
+# What writing to a pipe or a file can give, and reading the kernel's files cannot.
+OUTPUT_ERRORS = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main() -> int:
@@ -27,14 +31,14 @@ def main() -> int:
         return error.exit_status
     except KeyboardInterrupt:
         return 130
-    except OSError as error:  # files that are read raise none, so this is our own output
-        # Nothing may be left that Python would try to write again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        if isinstance(error, BrokenPipeError):  # tflaunch explain | head: the reader has what it wanted
-            return 1
-        say_error(f"the output cannot be written: {error.strerror}", "check where standard output goes")
-        return TflaunchError.exit_status
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in OUTPUT_ERRORS:
+            # Nothing may be left that Python would try to write again at its end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if error.errno == errno.EPIPE:  # tflaunch explain | head: the reader has what it wanted
+                return 1
+            say_error(f"the output cannot be written: {error.strerror}", "check where standard output goes")
+            return TflaunchError.exit_status
         what = f"a fault in tflaunch: {type(error).__name__}: {error}"
         say_error(what, "please report it, with the output of tflaunch explain --json")
         return TflaunchError.exit_status

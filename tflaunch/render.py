@@ -70,7 +70,9 @@ def dry_run(decision: Decision, argv: list[str]) -> str:
         for change in decision.changes
         if change.value is None or change.name not in BINDING_VARIABLES
     ]
-    return "\n".join([*map(printable, lines), "exec " + printable(shlex.join(argv))])
+    lines.append(f"exec {shlex.join(argv)}")
+    # Line feeds are kept: in the quotes of the shell they are those of an argument.
+    return "\n".join(map(printable, "\n".join(lines).split("\n")))
 
 
 def _machine(decision: Decision, details: Details) -> Text:

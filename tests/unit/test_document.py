@@ -171,8 +171,8 @@ CONTAINER = {
     "warnings": [],
 }
 
-# Hybrid x86, two performance cores of two threads and four efficiency cores, one of them not allowed; a fractional
-# quota on the slice above the service; options and exported variables of every kind.
+# Hybrid x86, two performance cores of two threads and four efficiency cores, one of them not allowed; the lower
+# of two quotas on the slice above the service; options and exported variables of every kind.
 HYBRID_FILES = {
     f"{CPU}/online": "0-7",
     **siblings("0-1", "2-3", "4", "5", "6", "7"),
@@ -182,7 +182,7 @@ HYBRID_FILES = {
     "/proc/self/status": "Cpus_allowed_list:\t0-6",
     "/proc/self/cgroup": "0::/batch.slice/train.service",
     "/proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw",
-    "/sys/fs/cgroup/batch.slice/train.service/cpu.max": "max 100000",
+    "/sys/fs/cgroup/batch.slice/train.service/cpu.max": "300000 100000",
     "/sys/fs/cgroup/batch.slice/cpu.max": "250000 100000",
 }
 HYBRID_ENVIRONMENT = {
@@ -227,7 +227,7 @@ HYBRID = {
         "bound_by": "quota",
         "reason": f"cgroup v2 quota, {HYBRID_SOURCE}",
         "readings": [
-            {"source": "/sys/fs/cgroup/batch.slice/train.service/cpu.max: max 100000", "cpus": None},
+            {"source": "/sys/fs/cgroup/batch.slice/train.service/cpu.max: 300000 100000", "cpus": 3.0},
             {"source": HYBRID_SOURCE, "cpus": 2.5},
         ],
     },
