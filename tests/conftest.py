@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from trees import plant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from tflaunch.files import Files
@@ -18,3 +19,17 @@ if TYPE_CHECKING:
 def tree(tmp_path: Path) -> Callable[[Mapping[str, str | bytes]], Files]:
     """Plants the files of a small machine below a directory of this test's own."""
     return lambda files: plant(tmp_path, files)
+
+
+@pytest.fixture
+def deadline() -> Iterator[None]:
+    """Ends a test that hangs, which would otherwise hang the whole run."""
+
+    def fail(signum: int, frame: object) -> None:
+        pytest.fail("this does not come to an end")
+
+    previous = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(30)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, previous)

@@ -177,6 +177,10 @@ class TestDamage:
     def test_half_of_the_ids_is_none(self, line):
         assert parse_cpuinfo(f"processor : 0\nphysical id : 0\n{line}\n").cores == {0: None}
 
+    def test_a_line_without_ids_does_not_undo_a_block_with_them(self):
+        text = "cpu number : 0\nphysical id : 1\ncore id : 4\n\nprocessor 0: version = 00\n"
+        assert parse_cpuinfo(text).cores == {0: (1, 4)}
+
     def test_cut_off_in_the_middle_of_a_block(self):
         assert parse_cpuinfo(X86[: X86.rindex("siblings")]).cores == {0: (0, 0), 1: None}
 

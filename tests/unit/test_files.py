@@ -2,25 +2,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 
 import pytest
 
 from tflaunch.files import MAX_BYTES, Files, Problem
-
-
-@pytest.fixture
-def deadline():
-    """Ends a test that hangs in a read, which would otherwise hang the whole run."""
-
-    def fail(signum, frame):
-        pytest.fail("the read did not come back")
-
-    previous = signal.signal(signal.SIGALRM, fail)
-    signal.alarm(30)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, previous)
 
 
 @contextlib.contextmanager
