@@ -223,6 +223,20 @@ class TestThisMachine:
         monkeypatch.delattr(os, "sched_getaffinity")
         assert read_machine(Files()).allowed == allowed
 
+    def test_a_sandbox_that_refuses_the_affinity_call(self, monkeypatch):
+        """The status file says the same; the refusal costs one warning."""
+        allowed = os.sched_getaffinity(0)
+
+        def refuse(pid):
+            raise PermissionError(1, "Operation not permitted")
+
+        monkeypatch.setattr(os, "sched_getaffinity", refuse)
+        files = Files()
+        assert read_machine(files).allowed == allowed
+        assert [problem.message for problem in files.problems()] == [
+            "ignored sched_getaffinity(2): Operation not permitted"
+        ]
+
 
 class TestWithoutKernelFiles:
     """On macOS and Windows the counts come from psutil and the model from py-cpuinfo."""
