@@ -162,6 +162,15 @@ class TestCpuSets:
         assert parse_cpulist(",".join(map(str, cpus))) == set(cpus)
 
     @EXAMPLES
+    @given(first=st.integers(0, MAX_CPU), last=st.integers(0, 2 * MAX_CPU))
+    def test_range(self, first, last):
+        if first <= last <= MAX_CPU:
+            assert parse_cpulist(f"{first}-{last}") == frozenset(range(first, last + 1))
+        else:
+            with pytest.raises(ValueError, match="not a list of CPUs"):
+                parse_cpulist(f"{first}-{last}")
+
+    @EXAMPLES
     @given(cpus=CPU_SETS, extra_groups=st.integers(0, 3))
     def test_mask(self, cpus, extra_groups):
         bits = sum(1 << cpu for cpu in cpus)
