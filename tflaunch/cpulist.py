@@ -16,12 +16,16 @@ MAX_CPU = 65535
 def parse_cpulist(text: str) -> frozenset[int]:
     """ "0-3,8" as the set of its CPUs. ValueError when it is no such list."""
     cpus: set[int] = set()
+    named = 0
     text = text.strip()
     for part in text.split(",") if text else ():
         low, dash, high = part.partition("-")
         first = natural(low)
         last = natural(high) if dash else first
         if first is None or last is None or not first <= last <= MAX_CPU:
+            raise ValueError(f"not a list of CPUs: {text[:80]!r}")
+        named += last - first + 1
+        if named > MAX_CPU + 1:  # the kernel names each CPU once; a list of repetitions could go on for hours
             raise ValueError(f"not a list of CPUs: {text[:80]!r}")
         cpus.update(range(first, last + 1))
     return frozenset(cpus)

@@ -60,10 +60,13 @@ def read_machine(files: Files) -> Machine:
 
 def read_details(files: Files, machine: Machine) -> Details:
     """The rest of the topology, for people."""
-    info = parse_cpuinfo(files.read("/proc/cpuinfo") or "")
-    model, flags = info.model, info.flags
-    if model is None and files.is_this_machine:
+    text = files.read("/proc/cpuinfo")
+    if text is None and files.is_this_machine:
         model, flags = _cpu_model_without_kernel_files()
+    else:
+        info = parse_cpuinfo(text or "")
+        # ARM boards name themselves in the device tree.
+        model, flags = info.model or files.read("/sys/firmware/devicetree/base/model"), info.flags
     return Details(
         sockets=topology.read_sockets(files, machine.allowed),
         numa_nodes=topology.read_numa_nodes(files, machine.allowed),

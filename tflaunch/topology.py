@@ -82,10 +82,16 @@ def read_cores(files: Files, allowed: frozenset[int]) -> tuple[frozenset[int], .
 
 
 def read_sockets(files: Files, cpus: frozenset[int]) -> dict[int, frozenset[int]]:
-    """The CPUs by physical package; those of an unknown one (no file, or -1) are together in package -1."""
+    """The CPUs by physical package, of sysfs or /proc/cpuinfo; those of an unknown one (-1) are together in -1."""
     sockets: dict[int, set[int]] = {}
+    by_cpuinfo: dict[int, tuple[int, int] | None] | None = None
     for cpu in sorted(cpus):
-        package = natural((files.read(f"{CPU}/cpu{cpu}/topology/physical_package_id") or "").strip())
+        text = files.read(f"{CPU}/cpu{cpu}/topology/physical_package_id")
+        package = natural((text or "").strip())
+        if text is None:
+            if by_cpuinfo is None:
+                by_cpuinfo = parse_cpuinfo(files.read("/proc/cpuinfo") or "").cores
+            package = (by_cpuinfo.get(cpu) or (None,))[0]
         sockets.setdefault(-1 if package is None else package, set()).add(cpu)
     return {package: frozenset(members) for package, members in sorted(sockets.items())}
 
@@ -143,7 +149,12 @@ def _group_by_speed(speeds: dict[int, int]) -> list[frozenset[int]]:
 def _read_hybrid_groups(files: Files) -> list[frozenset[int]]:
     """Hybrid x86 has a performance-monitoring unit for each kind, which lists its CPUs."""
     units = ("cpu_core", "cpu_atom", "cpu_lowpower")
-    return [cpus for unit in units if (cpus := _read_set(files, f"/sys/devices/{unit}/cpus", parse_cpulist))]
+    groups: list[frozenset[int]] = []
+    for unit in units:
+        cpus = (_read_set(files, f"/sys/devices/{unit}/cpus", parse_cpulist) or frozenset()).difference(*groups)
+        if cpus:
+            groups.append(cpus)
+    return groups
 
 
 def _read_numbers(files: Files, name: str, cpus: frozenset[int]) -> dict[int, int]:

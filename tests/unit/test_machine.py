@@ -157,12 +157,14 @@ class TestDetails:
             online("0-5")
             | per_cpu("cpu_capacity", {"0-3": 446, "4-5": 1024})
             | {"/proc/cpuinfo": "processor : 0\nFeatures : fp asimd sve bf16\nCPU part : 0xd40\n"}
+            | {"/sys/firmware/devicetree/base/model": "Example Board 5\0"}
         )
         details = read_details(files, read_machine(files))
         assert [(kind.kind, kind.cpus) for kind in details.cpu_kinds] == [
             ("performance", cpus("4-5")),
             ("efficiency", cpus("0-3")),
         ]
+        assert details.model == "Example Board 5"
         assert details.instruction_sets == ("NEON", "SVE", "BF16")
 
     def test_a_recorded_machine_is_not_described_by_this_one(self, tree):

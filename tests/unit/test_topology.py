@@ -274,8 +274,17 @@ class TestSockets:
             (per_cpu("topology/physical_package_id", {"0-3": -1}), "0-3", ["0-3"]),
             (per_cpu("topology/physical_package_id", {"0-3": "x"}), "0-3", ["0-3"]),
             ({}, "0-3", ["0-3"]),
+            (
+                {
+                    "/proc/cpuinfo": "".join(
+                        f"processor : {n}\nphysical id : {n % 2}\ncore id : 0\n\n" for n in range(4)
+                    )
+                },
+                "0-3",
+                ["0,2", "1,3"],
+            ),
         ],
-        ids=["two", "inside one", "interleaved", "ids with a gap", "-1", "no number", "no file"],
+        ids=["two", "inside one", "interleaved", "ids with a gap", "-1", "no number", "no file", "only cpuinfo"],
     )
     def test_sockets(self, tree, files, allowed, wanted):
         assert list(read_sockets(tree(files), cpus(allowed)).values()) == [cpus(cpulist) for cpulist in wanted]
