@@ -10,7 +10,7 @@ from tflaunch.decision import decide
 from tflaunch.document import Document, make_document
 from tflaunch.environment import apply_changes
 from tflaunch.errors import TooLateError
-from tflaunch.files import Files, Problem
+from tflaunch.files import Files, Problem, open_tree
 from tflaunch.machine import read_details
 from tflaunch.options import Options, parse_options
 
@@ -33,7 +33,7 @@ def explain(
     value that cannot be used.
     """
     options = _options(locals())
-    files = Files(sysroot)
+    files = open_tree(sysroot)
     decision = decide(files, options, os.environ)
     return make_document(decision, read_details(files, decision.machine), files)
 
@@ -95,7 +95,7 @@ def _warn(problems: tuple[Problem, ...]) -> None:
     for problem in problems:
         warnings.warn(f"tflaunch: {problem.message}", RuntimeWarning, stacklevel=3)
     imported = [name for name in ("numpy", "scipy", "sklearn", "numba", "numexpr", "torch") if name in sys.modules]
-    if imported and "tensorflow" not in sys.modules:
+    if imported:
         warnings.warn(
             f"tflaunch: {', '.join(imported)} was imported before apply() and keeps the thread pools made then; "
             "threadpoolctl.threadpool_limits changes those of BLAS and OpenMP",

@@ -38,7 +38,7 @@ def parse_cpumask(text: str) -> frozenset[int]:
     if not digits.isalnum() or len(digits) * 4 > MAX_CPU + 1:
         raise ValueError(f"not a bitmap of CPUs: {text[:80]!r}")
     bits = int.from_bytes(bytes.fromhex(digits.zfill(len(digits) + len(digits) % 2)), "big")
-    return frozenset(cpu for cpu in range(bits.bit_length()) if bits >> cpu & 1)
+    return frozenset(cpu for cpu, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
 
 
 def format_cpulist(cpus: frozenset[int]) -> str:

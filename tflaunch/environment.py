@@ -61,8 +61,8 @@ def is_blocktime(text: str) -> bool:
 
 
 def is_python_cpu_count(text: str) -> bool:
-    """1 to 1024, or "default" (Python 3.13, -X cpu_count)."""
-    return text == "default" or is_thread_count(text)
+    """1 to 1024 without a blank behind it, or "default"; Python 3.13 does not even start with anything else."""
+    return text == "default" or (is_thread_count(text) and text == text.rstrip())
 
 
 VARIABLES = (
@@ -127,7 +127,8 @@ def make_environment(
             changes.append(Change(name, None, "unset", f"{_was(exported)} ({options.origin('override_env')})"))
             continue
         changes.append(Change(name, exported, "keep", "exported; tflaunch sets no binding"))
-        if not any(word in exported.lower().split(",") for word in harmless):
+        words = exported.lower().replace(",", " ").split()
+        if not any(word in words for word in harmless):
             problems.append(
                 Problem(
                     "binding_variable",
@@ -153,7 +154,8 @@ def _problems_of_values(changes: list[Change], plan: Plan) -> list[Problem]:
     problems = []
     cpus = plan.python_cpu_count.value
     for variable, change in zip(VARIABLES, changes):
-        value = natural((change.value or "").strip(BLANKS))
+        # The first of a list is the outermost level, which is the one that all programs have.
+        value = natural((change.value or "").partition(",")[0].strip(BLANKS))
         if value is None:
             continue
         if variable.name == "TF_NUM_INTEROP_THREADS" and value == 1:

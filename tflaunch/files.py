@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from tflaunch._namedtuple import NamedTuple
+from tflaunch.errors import UsageError
 from tflaunch.text import printable
 
 # /proc/self/mountinfo of a host with thousands of containers has a few MiB; nothing else comes near.
@@ -20,6 +21,17 @@ class Problem(NamedTuple):
 
     code: str
     message: str
+
+
+def open_tree(directory: str) -> Files:
+    """The tree below the directory, "/" for this machine. UsageError where there is no such directory."""
+    try:
+        is_directory = os.path.isdir(directory)
+    except ValueError:  # a NUL byte, on older Pythons
+        is_directory = False
+    if not is_directory:
+        raise UsageError(f"--sysroot {directory!r} is no directory", "give the directory that holds proc/ and sys/")
+    return Files(directory)
 
 
 class Files:
@@ -64,8 +76,8 @@ class Files:
             return os.listdir(self._below_root(directory))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        except OSError as error:
-            self.report("unreadable_file", directory, error.strerror or str(error))
+        except (OSError, ValueError) as error:
+            self.report("unreadable_file", directory, getattr(error, "strerror", None) or str(error))
             return []
 
     def report(self, code: str, path: str, why: str) -> None:

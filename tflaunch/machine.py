@@ -94,7 +94,7 @@ def _read_allowed(files: Files, online: frozenset[int]) -> frozenset[int]:
             except ValueError as error:
                 files.report("malformed_file", "/proc/self/status", str(error))
                 break
-            return mask - (topology.read_offline(files) - online) or mask
+            return mask - (topology.read_offline(files) - online) or mask or online
     return online
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # More threads than this for one pool are a mistake, not a wish.
 MAX_THREADS = 1024
 
+# A longer text is cut where it is repeated to people.
+MAX_SHOWN = 100
+
 YES = ("1", "true", "yes", "on")
 NO = ("0", "false", "no", "off")
 
@@ -155,17 +158,18 @@ def parse_options(given: Mapping[str, str], environ: Mapping[str, str], spelling
             text = given[option.name]
             said = f"{option.name}={text}" if spelling == "keyword" else option.flag
             if spelling == "flag" and not option.is_switch:
-                said += f" {text}"
+                said += f" {text}" if text.strip() else f" '{text}'"
         elif environ.get(option.variable):
             text = environ[option.variable]
             said = f"{option.variable}={text}"
         else:
             continue
+        said = printable(said if len(said) <= MAX_SHOWN else said[:MAX_SHOWN] + "…")
         try:
             values[option.name] = option.parse(text)
         except ValueError as error:
-            raise UsageError(f"{printable(said)} cannot be used", f"give {error}") from None
-        origins.append((option.name, printable(said)))
+            raise UsageError(f"{said} cannot be used", f"give {error}") from None
+        origins.append((option.name, said))
     if values.get("verbose") and values.get("quiet"):
         raise UsageError("verbose and quiet exclude each other", "give one of -v and -q, or neither")
     return Options(**values, origins=tuple(origins))  # type: ignore[arg-type]  # the table's parsers give these types

@@ -47,8 +47,8 @@ BAD_SWITCHES = [("override_env", "2"), ("strict", "maybe"), ("dry_run", "-"), ("
 
 
 def spoken(value: str) -> str:
-    """What of the value a message must repeat: all of a plain one; others are escaped in some way."""
-    return value if value.isprintable() else ""
+    """What of the value a message must repeat: the beginning of a plain one; others are escaped in some way."""
+    return value[:50] if value.isprintable() else ""
 
 
 class TestBadValues:

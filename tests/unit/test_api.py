@@ -248,3 +248,12 @@ class TestApplyWithTensorflow:
         assert "before the first operation" in hint
         assert text == f"{what}\nhint: {hint}"
         assert is_unchanged
+
+
+class TestSysroot:
+    """A directory that is none is a mistake of the caller's, as on the command line."""
+
+    @pytest.mark.parametrize("sysroot", ["/nowhere/at/all", "", "a\0b", __file__])
+    def test_no_directory(self, sysroot):
+        with pytest.raises(errors.UsageError, match="sysroot"):
+            tflaunch.explain(sysroot=sysroot)

@@ -166,6 +166,12 @@ def test_blanks_around_a_count_are_kept(name, exported):
     assert (change.action, change.value) == ("keep", exported)
 
 
+@pytest.mark.parametrize(("exported", "action"), [(" 4", "keep"), ("4 ", "replace"), ("4\n", "replace")])
+def test_blanks_around_the_cpu_count_of_python(exported, action):
+    """PYTHON_CPU_COUNT='4 ' python3.13 -c pass: Fatal Python error: config_init_cpu_count."""
+    assert changes_for({"PYTHON_CPU_COUNT": exported})[0]["PYTHON_CPU_COUNT"].action == action
+
+
 class TestSameValue:
     """An exported value that the plan agrees with is kept, and said so."""
 
@@ -254,6 +260,7 @@ class TestBinding:
         [
             ("OMP_PROC_BIND", "false"),
             ("OMP_PROC_BIND", "FALSE"),
+            ("OMP_PROC_BIND", " false "),
             ("KMP_AFFINITY", "none"),
             ("KMP_AFFINITY", "disabled"),
             ("KMP_AFFINITY", "verbose,none"),
@@ -306,6 +313,10 @@ class TestKeptAboveLimit:
         assert f"{name}=18" in problems[0].message
         assert "17 CPUs" in problems[0].message
         assert "--override-env" in problems[0].message
+
+    def test_the_outermost_level_of_a_list(self):
+        assert codes(changes_for({"OMP_NUM_THREADS": "64,2"})[1]) == ["kept_above_limit"]
+        assert changes_for({"OMP_NUM_THREADS": "2,64"})[1] == ()
 
     @pytest.mark.parametrize("name", POOLS)
     def test_up_to_the_limit(self, name):

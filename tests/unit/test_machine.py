@@ -87,9 +87,10 @@ class TestRecordedMachine:
         (problem,) = files.problems()
         assert (problem.code, "/proc/self/status" in problem.message) == ("malformed_file", True)
 
-    def test_an_empty_mask_counts_as_one_cpu(self, tree):
+    def test_an_empty_mask_says_nothing(self, tree):
+        """A running process has a CPU, so this is no mask."""
         machine = read_machine(tree(online("0-3") | status("")))
-        assert len(machine.allowed) == len(machine.cores) == 1
+        assert len(machine.allowed) == len(machine.cores) == 4
 
     def test_only_cpuinfo(self, tree):
         blocks = "".join(f"processor : {n}\nphysical id : {n // 4}\ncore id : {n % 2}\n\n" for n in range(8))

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from tflaunch.decision import decide
-from tflaunch.errors import UsageError
-from tflaunch.files import Files
+from tflaunch.files import open_tree
 from tflaunch.machine import read_details
 from tflaunch.options import Options
 
@@ -22,9 +21,7 @@ def explain(
     ] = "/",
 ) -> int:
     """Show the CPUs, the limit, and each number with its reason and source."""
-    if not os.path.isdir(sysroot):
-        raise UsageError(f"--sysroot {sysroot} is no directory", "give the directory that holds proc/ and sys/")
-    files = Files(sysroot)
+    files = open_tree(sysroot)
     decision = decide(files, options, os.environ)
     details = read_details(files, decision.machine)
     if as_json:
