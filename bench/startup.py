@@ -124,8 +124,13 @@ def write(root: Path, path: str, text: str) -> None:
 
 
 def measure(commands: dict[str, list[str]], rounds: int) -> dict[str, list[float]]:
-    """Wall seconds of each command in each round; a round before them warms the caches."""
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TFLAUNCH_")}
+    """Wall seconds of each command in each round.
+
+    A round before them warms the caches and writes the bytecode of modules that changed, as pip does when it installs
+    a package. With PYTHONDONTWRITEBYTECODE a checkout that was edited would be compiled anew at every start.
+    """
+    left_out = ("TFLAUNCH_", "PYTHONDONTWRITEBYTECODE")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     seconds: dict[str, list[float]] = {name: [] for name in commands}
     for number in range(rounds + 1):
         for name, argv in commands.items():
