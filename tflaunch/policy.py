@@ -1,15 +1,16 @@
 """Facts and options to a plan: pure, and the only place where a number is decided.
 
-The measurements behind the rules: tensorflow-cpu 2.21.0 on 2 CPUs, a small Keras CNN, an MLP, a wide graph, a 1024²
-matmul, batch-1 inference and a tf.data pipeline, under CFS quotas of 0.5, 1 and 1.5 CPUs and none (docs/policy.md).
+The measurements behind the rules are those of bench/grid.py, on 2 CPUs with tensorflow-cpu 2.21.0; docs/policy.md has
+the tables.
 
-Rounding. At a quota of 1.5 a second intra-op thread gave +23 % to +33 % on convolution, matmul and tf.data and -10 %
-to -16 % on the MLP and the wide graph; at 1.0 it cost 3 % to 23 % nearly everywhere. Throughput therefore rounds to
-the nearest whole number. Batch-1 inference lost half its rate to the second thread at 1.5: latency rounds down.
+Rounding. With a quota of 1.5 CPUs a second intra-op thread gave +35 % on a matrix product, +9 % on a CNN, +4 % on
+training from tf.data, and cost 11 % on an MLP and 31 % on a graph of small operations; at 1 CPU it cost 8 % to 32 %
+everywhere. Throughput mode rounds to the nearest whole number: a choice for programs of large kernels, which the grid
+allows and does not force. Inference of one image lost 22 % to it: latency mode rounds down.
 
-Inter-op. Two threads against one: +40 % to +60 % on wide graphs and the MLP from 1.5 CPUs on, -3 % to -25 % at one
-CPU and below, and four never beat two. One can hang: a tf.py_function that calls a tf.function inside a tf.function
-waits for ever (tensorflow issues 38969, 48418, 39006). So it is two, unless the user asks for one.
+Inter-op. A second thread gave +21 % to +45 % in training from 1.5 CPUs on and cost 2 % to 10 % at one, 13 % to 18 % in
+inference of one image. One can hang: a tf.py_function that calls a tf.function inside a tf.function waits for ever
+(bench/limits.py; tensorflow issues 38969, 48418, 39006). So it is two, unless the user asks for one.
 """
 
 from __future__ import annotations
@@ -114,9 +115,7 @@ def make_plan(machine: Machine, limit: Limit, options: Options) -> tuple[Plan, t
         )
     if options.omp is not None:
         omp = Number(options.omp, f"{options.origin('omp')}", is_explicit=True)
-    inter_op = Number(
-        INTER_OP_THREADS, "independent operations overlap; more gained nothing when measured, and 1 can hang"
-    )
+    inter_op = Number(INTER_OP_THREADS, "independent operations overlap, and 1 can hang")
     if options.inter_op is not None:
         inter_op = Number(options.inter_op, f"{options.origin('inter_op')}", is_explicit=True)
     return (

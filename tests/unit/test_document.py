@@ -21,7 +21,7 @@ BLAS_READERS = ["NumPy (OpenBLAS)"]
 OMP_READERS = ["NumPy (OpenBLAS)", "scikit-learn (OpenMP)"]
 PYTHON_READERS = ["Python (os.cpu_count)"] if sys.version_info >= (3, 13) else []
 
-INTER_OP = "independent operations overlap; more gained nothing when measured, and 1 can hang"
+INTER_OP = "independent operations overlap, and 1 can hang"
 OMP = "as intra-op: a parallel region uses the same CPUs"
 BLAS = "as OMP: BLAS calls are parallel regions"
 BLOCKTIME = "ms that idle OpenMP threads spin; the default of 200 burns quota"

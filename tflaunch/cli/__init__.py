@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 
 import typer
 
 import tflaunch
-from tflaunch.cli.env import env
-from tflaunch.cli.explain import explain
-from tflaunch.cli.run import run
 from tflaunch.cli.with_options import with_options
 from tflaunch.errors import UsageError
 
-app = typer.Typer(
-    name="tflaunch",
-    help="Start TensorFlow programs with every thread pool sized to the CPU they may really use.",
-    pretty_exceptions_enable=False,
-)
-
 # From the script's name on every argument is the script's, so parsing stops at the first one that is no option.
-app.command(context_settings={"allow_interspersed_args": False})(with_options(run))
-app.command()(with_options(explain))
-app.command()(with_options(env))
+COMMANDS = {"run": {"allow_interspersed_args": False}, "explain": {}, "env": {}}
+
+
+def make_app(names: list[str]) -> typer.Typer:
+    """The program with these commands. typer examines each one's signature, so a start has only that which it needs."""
+    app = typer.Typer(
+        name="tflaunch",
+        help="Start TensorFlow programs with every thread pool sized to the CPU they may really use.",
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_options_of_all)
+    for name in names:
+        command = getattr(importlib.import_module(f"tflaunch.cli.{name}"), name)
+        app.command(context_settings=COMMANDS[name])(with_options(command))
+    return app
+
+
+def main(arguments: list[str]) -> int:
+    """Run a command; UsageError for arguments that cannot be understood. No arguments at all: the help, status 2."""
+    asked = [name for name in arguments[:1] if name in COMMANDS]
+    app = make_app(asked or list(COMMANDS))
+    try:
+        status = app(arguments or ["--help"], standalone_mode=False, prog_name="tflaunch") or 0
+    except typer.TyperException as error:
+        command = f"tflaunch {asked[0]}" if asked else "tflaunch"
+        raise UsageError(error.format_message().rstrip("."), f"{command} --help lists what there is") from None
+    return status if arguments else UsageError.exit_status
 
 
 def _print_version(wanted: bool) -> None:
@@ -31,18 +47,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _options_of_all(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
     pass
-
-
-def main(arguments: list[str]) -> int:
-    """Run a command; UsageError for arguments that cannot be understood. No arguments at all: the help, status 2."""
-    try:
-        status = app(arguments or ["--help"], standalone_mode=False, prog_name="tflaunch") or 0
-    except typer.TyperException as error:
-        command = f" {arguments[0]}" if arguments and arguments[0] in ("run", "explain", "env") else ""
-        raise UsageError(error.format_message().rstrip("."), f"tflaunch{command} --help lists what there is") from None
-    return status if arguments else UsageError.exit_status
