@@ -10,7 +10,7 @@ from tflaunch.environment import BINDING_VARIABLES
 from tflaunch.files import Files
 from tflaunch.machine import Details
 from tflaunch.policy import Plan
-from tflaunch.readers import installed_distributions, read_by
+from tflaunch.readers import find_installed, read_by
 
 
 class CpuKindDocument(TypedDict):
@@ -92,7 +92,7 @@ class Document(TypedDict):
 def make_document(decision: Decision, details: Details, files: Files) -> Document:
     """The document."""
     machine, limit = decision.machine, decision.limit
-    installed = installed_distributions()
+    installed = find_installed()
     return {
         "schema": 1,
         "machine": {

@@ -18,7 +18,7 @@ from tflaunch.environment import BINDING_VARIABLES
 from tflaunch.files import Files
 from tflaunch.machine import Details
 from tflaunch.policy import Plan
-from tflaunch.readers import installed_distributions, read_by
+from tflaunch.readers import find_installed, read_by
 from tflaunch.text import printable
 
 LABELS = {
@@ -152,7 +152,7 @@ def _plan(decision: Decision) -> Table:
 
 
 def _environment(decision: Decision) -> Table:
-    installed = installed_distributions()
+    installed = find_installed()
     table = _grid()
     unread = []
     for change in decision.changes:

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
+from tflaunch.builds import Build
 from tflaunch.environment import VARIABLES
-from tflaunch.readers import DISTRIBUTIONS, installed_distributions, read_by
+from tflaunch.readers import DISTRIBUTIONS, Installed, find_installed, read_by
 
 OPENMP = [variable.name for variable in VARIABLES if variable.name.startswith(("OMP_", "KMP_"))]
 
@@ -37,14 +38,14 @@ class TestInstalledDistributions:
     )
     def test_name(self, site, entry, name):
         (site / entry).mkdir()
-        assert installed_distributions() == {name}
+        assert find_installed().distributions == {name}
 
     def test_packages_without_metadata_do_not_count(self, site):
         (site / "numpy").mkdir()
         (site / "numpy" / "__init__.py").write_text("raise SystemExit('imported')")
         (site / "torch.py").write_text("raise SystemExit('imported')")
         (site / "dist-info").mkdir()
-        assert installed_distributions() == frozenset()
+        assert find_installed().distributions == frozenset()
 
     def test_every_directory_of_the_path_counts_and_odd_ones_do_not_hurt(self, site, tmp_path, monkeypatch):
         first, second = tmp_path / "first", tmp_path / "second"
@@ -53,13 +54,13 @@ class TestInstalledDistributions:
         archive = tmp_path / "library.zip"
         archive.write_bytes(b"PK")
         monkeypatch.setattr(sys, "path", [str(tmp_path / "missing"), str(archive), str(first), str(second)])
-        assert installed_distributions() == {"numpy", "mkl"}
+        assert find_installed().distributions == {"numpy", "mkl"}
 
     def test_an_empty_entry_is_the_working_directory(self, site, monkeypatch):
         (site / "numpy-2.1.0.dist-info").mkdir()
         monkeypatch.setattr(sys, "path", [""])
         monkeypatch.chdir(site)
-        assert installed_distributions() == {"numpy"}
+        assert find_installed().distributions == {"numpy"}
 
     def test_nothing_is_imported(self, site):
         """Importing NumPy makes the very pool that its variable should have sized."""
@@ -68,8 +69,8 @@ class TestInstalledDistributions:
         for name in DISTRIBUTIONS:
             (site / f"{name.replace('-', '_')}-1.0.dist-info").mkdir()
         before = set(sys.modules)
-        installed = installed_distributions()
-        assert {"tflaunch-probe", *DISTRIBUTIONS} == installed
+        installed = find_installed()
+        assert {"tflaunch-probe", *DISTRIBUTIONS} == installed.distributions
         for variable in VARIABLES:
             read_by(variable.name, installed)
         assert set(sys.modules) == before
@@ -82,23 +83,31 @@ class TestReadBy:
         "variable", [variable.name for variable in VARIABLES if variable.name != "PYTHON_CPU_COUNT"]
     )
     def test_nobody(self, variable):
-        assert read_by(variable, frozenset()) == []
-        assert read_by(variable, frozenset({"requests", "flask"})) == []
+        assert read_by(variable, Installed(frozenset(), None)) == []
+        assert read_by(variable, Installed(frozenset({"requests", "flask"}), None)) == []
 
     @pytest.mark.parametrize("name", ["tensorflow", "tensorflow-cpu", "tf-nightly", "tf-nightly-cpu"])
     def test_stock_tensorflow_reads_its_two_variables_and_no_openmp(self, name):
-        installed = frozenset({name})
+        installed = Installed(frozenset({name}), Build(name, "2.21.0", (), ()))
         assert read_by("TF_NUM_INTRAOP_THREADS", installed) == ["TensorFlow"]
         assert read_by("TF_NUM_INTEROP_THREADS", installed) == ["TensorFlow"]
         assert len(OPENMP) == 2
         for variable in OPENMP:
             assert read_by(variable, installed) == []
 
-    @pytest.mark.parametrize("name", ["intel-tensorflow", "zentf"])
-    def test_openmp_builds_read_openmp(self, name):
-        for variable in OPENMP:
-            (label,) = read_by(variable, frozenset({name}))
-            assert "tensorflow" in label.lower() or name in label
+    @pytest.mark.parametrize(
+        ("plugins", "openmp", "omp_readers", "kmp_readers"),
+        [
+            ((), ("libiomp5",), ["intel-tensorflow (libiomp5)"], ["intel-tensorflow (libiomp5)"]),
+            ((), ("libgomp",), ["intel-tensorflow (libgomp)"], []),
+            (("zentf",), ("libiomp5", "libgomp"), ["zentf (libiomp5, libgomp)"], ["zentf (libiomp5, libgomp)"]),
+        ],
+    )
+    def test_builds_linked_with_openmp_read_it(self, plugins, openmp, omp_readers, kmp_readers):
+        installed = Installed(frozenset(), Build("intel-tensorflow", "2.14.0", plugins, openmp))
+        assert read_by("TF_NUM_INTRAOP_THREADS", installed) == ["TensorFlow"]
+        assert read_by("OMP_NUM_THREADS", installed) == omp_readers
+        assert read_by("KMP_BLOCKTIME", installed) == kmp_readers
 
     @pytest.mark.parametrize(
         ("variable", "installed", "readers"),
@@ -110,14 +119,13 @@ class TestReadBy:
             ("LOKY_MAX_CPU_COUNT", {"joblib"}, ["joblib"]),
             ("NUMBA_NUM_THREADS", {"numba"}, ["Numba"]),
             ("NUMEXPR_NUM_THREADS", {"numexpr"}, ["NumExpr"]),
-            ("TF_NUM_INTRAOP_THREADS", {"tensorflow", "tensorflow-cpu"}, ["TensorFlow"]),
         ],
     )
     def test_readers(self, variable, installed, readers):
-        assert read_by(variable, frozenset(installed)) == readers
+        assert read_by(variable, Installed(frozenset(installed), None)) == readers
 
     def test_every_variable_has_a_reader_somewhere(self):
-        installed = frozenset(DISTRIBUTIONS)
+        installed = Installed(frozenset(DISTRIBUTIONS), Build("intel-tensorflow", "2.14.0", (), ("libiomp5",)))
         unread = {variable.name for variable in VARIABLES if not read_by(variable.name, installed)}
         # Apple's Accelerate and BLIS come with builds of NumPy that their metadata does not tell apart.
         assert unread <= {"BLIS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "PYTHON_CPU_COUNT"}
@@ -128,4 +136,4 @@ class TestReadBy:
     )
     def test_python_reads_its_variable_from_3_13_on(self, version, readers, monkeypatch):
         monkeypatch.setattr(sys, "version_info", version)
-        assert read_by("PYTHON_CPU_COUNT", frozenset()) == readers
+        assert read_by("PYTHON_CPU_COUNT", Installed(frozenset(), None)) == readers
