@@ -47,7 +47,7 @@ def run(command: Command, options: Options) -> int:
     A fault of tflaunch itself never keeps the program from starting: it starts with the caller's environment.
     Raises NotFoundError, CannotRunError, and TflaunchError with --strict.
     """
-    _check(command)
+    check(command)
     files = Files()
     decision = None
     try:
@@ -94,8 +94,11 @@ def _report(decision: Decision, files: Files, *, is_verbose: bool) -> None:
         say(f"warning: {problem.message}")
 
 
-def _check(command: Command) -> None:
-    """Find what can be known to fail before anything is started; a module is left to Python, which imports it."""
+def check(command: Command) -> None:
+    """Find what can be known to fail before anything is started; a module is left to Python, which imports it.
+
+    NotFoundError, CannotRunError.
+    """
     if not sys.executable:
         raise TflaunchError("the Python interpreter does not know its own path", "start tflaunch with a full path")
     if command.kind != "script" or command.name == "-":

@@ -151,6 +151,15 @@ class TestTensorFlow:
         assert intra_op[:1] == [str(threads)], done.stderr
         assert set(inter_op) == {"2"}, done.stderr
 
+    def test_verify(self, cpu_cgroups, two_cores, tflaunch_in, cpus, threads):
+        group = cpu_cgroups.make()
+        cpu_cgroups.limit(group, cpus)
+        done = tflaunch_in([group], "verify", "--json", seconds=300)
+        document = json.loads(done.stdout)
+        assert done.returncode == 0, document["differences"]
+        assert document["observed"]["intra_op"] == {"log": threads, "threads": threads}
+        assert document["observed"]["inter_op"] == {"log": 2, "threads": 2}
+
     def test_the_example(self, cpu_cgroups, two_cores, tflaunch_in, cpus, threads):
         group = cpu_cgroups.make()
         cpu_cgroups.limit(group, cpus)

@@ -12,7 +12,12 @@ from tflaunch.cli.with_options import with_options
 from tflaunch.errors import UsageError
 
 # From the script's name on every argument is the script's, so parsing stops at the first one that is no option.
-COMMANDS = {"run": {"allow_interspersed_args": False}, "explain": {}, "env": {}}
+COMMANDS = {
+    "run": {"allow_interspersed_args": False},
+    "explain": {},
+    "env": {},
+    "verify": {"allow_interspersed_args": False},
+}
 
 
 def make_app(names: list[str]) -> typer.Typer:

@@ -1,0 +1,249 @@
+"""`tflaunch verify`: runs TensorFlow under the plan and observes which pools it makes.
+
+A fresh interpreter is observed in two independent ways, TensorFlow's own log and the growth of its threads
+(probe.py); a user's script only by the log, which is taken out of what the user sees.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from tflaunch._namedtuple import NamedTuple
+from tflaunch.builds import find_build
+from tflaunch.decision import Decision
+from tflaunch.environment import apply_changes
+from tflaunch.errors import TflaunchError
+from tflaunch.files import Files
+from tflaunch.launch import Command, check
+from tflaunch.probe import MARK
+from tflaunch.tensorflow_log import Pool, could_be_log, is_extra, parse_line, with_log
+from tflaunch.verification import Probe, Verification, make_fresh, make_of_script, planned_numbers, with_timeout
+
+# Importing TensorFlow takes seconds; on a throttled or emulated machine minutes.
+PROBE_SECONDS = 600
+# A line that looks like one of the log is held back for this long at most while the rest of it is missing.
+HOLD_SECONDS = 0.1
+# What a script that is asked to end has time for.
+TERMINATION_SECONDS = 5
+# Not -m: that would put the working directory first on the path, where a file may be named like a module.
+START_PROBE = "import sys; del sys.path[0]; from tflaunch.probe import main; sys.exit(main(int(sys.argv[1])))"
+
+
+class NoTensorFlowError(TflaunchError):
+    """TensorFlow cannot be imported."""
+
+    exit_status = 3
+
+
+class Run(NamedTuple):
+    """How a script ran: its exit status as in a shell, the pools its log spoke of, and its threads at the most."""
+
+    status: int
+    pools: tuple[Pool, ...]
+    process_threads: int
+    timed_out: bool
+
+
+def verify_fresh(decision: Decision, environ: Mapping[str, str]) -> tuple[Verification, int]:
+    """Observe a fresh interpreter under the plan; the document, and 0 when all is as planned, else 1."""
+    planned_environ = apply_changes(decision.changes, environ)
+    build = find_build()
+    verification = make_fresh(planned_numbers(planned_environ), probe(planned_environ), build)
+    return verification, 0 if verification["agrees"] else 1
+
+
+def verify_script(
+    decision: Decision, command: Command, environ: Mapping[str, str], timeout: float | None
+) -> tuple[Verification, int]:
+    """Run the script under the plan; the document, and the script's status, or 1 when that is 0 and its pools differ.
+
+    timeout: seconds after which the script is ended and counts as a difference; None to wait for ever.
+    """
+    check(command)
+    planned_environ = apply_changes(decision.changes, environ)
+    run = run_script(command.argv(), planned_environ, timeout)
+    verification = make_of_script(
+        planned_numbers(planned_environ), run.pools, run.process_threads, len(decision.machine.allowed), find_build()
+    )
+    if run.timed_out and timeout is not None:
+        return with_timeout(verification, timeout), 1
+    return verification, run.status or (0 if verification["agrees"] else 1)
+
+
+def probe(environ: Mapping[str, str]) -> Probe:
+    """Observe a fresh interpreter. NoTensorFlowError where there is none; TflaunchError when it fails."""
+    reader, writer = os.pipe()
+    with os.fdopen(reader) as findings_file:
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-c", START_PROBE, str(writer)],
+                env=with_log(environ),
+                pass_fds=[writer],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        finally:
+            os.close(writer)
+        try:
+            _, log = process.communicate(timeout=PROBE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            raise TflaunchError(
+                f"TensorFlow did not make its pools within {PROBE_SECONDS} s",
+                "try it again on a machine that is less busy",
+            ) from None
+        text = findings_file.read()
+    lines = log.decode(errors="replace").split("\n")
+    if not text:
+        last = next((line for line in reversed(lines) if line.strip()), "no message")
+        raise TflaunchError(
+            f"TensorFlow ended with status {process.returncode}: {last}",
+            "python -c 'import tensorflow' shows all of it",
+        )
+    findings = json.loads(text)
+    if "import_error" in findings:
+        raise NoTensorFlowError(
+            f"TensorFlow cannot be imported: {findings['import_error']}",
+            f"install tensorflow or tensorflow-cpu for {sys.executable}",
+        )
+    return Probe(logged=_logged_by_step(lines), **findings)
+
+
+def _logged_by_step(lines: list[str]) -> dict[str, int]:
+    """The first size that the log gives in the step that makes the pool."""
+    logged: dict[str, int] = {}
+    step = ""
+    for line in lines:
+        if line.startswith(MARK):
+            step = line[len(MARK) :]
+        pool = parse_line(line)
+        if pool is not None and step.endswith(pool.name):
+            logged.setdefault(step, pool.threads)
+    return logged
+
+
+def run_script(argv: list[str], environ: Mapping[str, str], timeout: float | None) -> Run:
+    """Run the script to its end, or for `timeout` seconds; its streams are passed through, its log is read."""
+    source, sink = _error_stream()
+    process = subprocess.Popen(argv, env=with_log(environ), stderr=sink)
+    os.close(sink)
+    log_filter = LogFilter(environ)
+    most_threads = 0
+    timed_out_at: float | None = None
+    start = time.monotonic()
+    with _signals_passed_to(process):
+        data: bytes | None = b""
+        # The stream may be closed long before the script ends, or kept open by a process that it leaves behind.
+        while data or process.poll() is None:
+            if data is None:
+                time.sleep(HOLD_SECONDS)
+            else:
+                data = _read(source)
+                _write(log_filter.feed(data) if data else log_filter.release())
+            most_threads = max(most_threads, len(Files().names(f"/proc/{process.pid}/task")))
+            now = time.monotonic()
+            if timed_out_at is not None and now > timed_out_at + TERMINATION_SECONDS:
+                process.kill()
+            elif timed_out_at is None and timeout is not None and now > start + timeout:
+                timed_out_at = now
+                process.terminate()
+    os.close(source)
+    status = process.returncode if process.returncode >= 0 else 128 - process.returncode
+    return Run(status, tuple(log_filter.pools), most_threads, timed_out_at is not None)
+
+
+class LogFilter:
+    """Takes the extra lines out of a stream of bytes and remembers what they say."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.pools: list[Pool] = []
+        self._environ = environ
+        self._held = b""
+        # Whether the beginning of the present line has been passed on, so that the rest must follow.
+        self._is_begun = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What of the data can be passed on."""
+        *lines, last = (self._held + data).split(b"\n")
+        passed = [kept for line in lines for kept in self._complete(line + b"\n")]
+        self._held = last
+        if last and (self._is_begun or not could_be_log(os.fsdecode(last))):
+            passed.append(self.release())
+        return b"".join(passed)
+
+    def release(self) -> bytes:
+        """The beginning of a line that is held back: nothing came after it."""
+        held, self._held = self._held, b""
+        self._is_begun = self._is_begun or bool(held)
+        return held
+
+    def _complete(self, line: bytes) -> Iterator[bytes]:
+        if self._is_begun:
+            self._is_begun = False
+            yield line
+            return
+        text = os.fsdecode(line).rstrip("\r\n")
+        pool = parse_line(text)
+        if pool is not None:
+            self.pools.append(pool)
+        if not is_extra(text, self._environ):
+            yield line
+
+
+def _error_stream() -> tuple[int, int]:
+    """A pipe for the script's standard error; a terminal where ours is one, so that it sees no difference."""
+    if not os.isatty(2):
+        return os.pipe()
+    import fcntl
+    import termios
+    import tty
+
+    source, sink = os.openpty()
+    tty.setraw(sink)
+    fcntl.ioctl(sink, termios.TIOCSWINSZ, fcntl.ioctl(2, termios.TIOCGWINSZ, bytes(8)))
+    return source, sink
+
+
+def _read(source: int) -> bytes | None:
+    """What has come; b"" for nothing within HOLD_SECONDS, None when no more can come."""
+    if not select.select([source], [], [], HOLD_SECONDS)[0]:
+        return b""
+    try:
+        return os.read(source, 65536) or None
+    except OSError:  # a terminal whose other side is closed
+        return None
+
+
+def _write(data: bytes) -> None:
+    """Pass on to standard error; where nobody takes it, the script goes on all the same."""
+    try:
+        while data:
+            data = data[os.write(2, data) :]
+    except OSError:
+        pass
+
+
+@contextmanager
+def _signals_passed_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Signals meant for the script reach it; a ^C of the terminal does by itself."""
+
+    def pass_on(number: int, _frame: object) -> None:
+        if number != signal.SIGINT or not os.isatty(0):
+            process.send_signal(number)
+
+    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
