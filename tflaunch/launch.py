@@ -14,7 +14,7 @@ from tflaunch.decision import Decision, decide
 from tflaunch.environment import apply_changes
 from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError
 from tflaunch.files import Files
-from tflaunch.messages import say
+from tflaunch.messages import say, say_problems
 from tflaunch.options import Options
 
 TYPE_CHECKING = False
@@ -90,8 +90,7 @@ def _report(decision: Decision, files: Files, *, is_verbose: bool) -> None:
         for change in decision.changes:
             setting = change.name if change.value is None else f"{change.name}={change.value}"
             say(f"{change.action} {setting}: {change.reason}")
-    for problem in (*files.problems(), *decision.problems):
-        say(f"warning: {problem.message}")
+    say_problems((*files.problems(), *decision.problems))
 
 
 def check(command: Command) -> None:

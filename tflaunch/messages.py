@@ -7,10 +7,22 @@ import sys
 
 from tflaunch.text import printable
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tflaunch.files import Problem
+
 
 def say(line: str) -> None:
     """A line on standard error; a closed or full one must not stop the program."""
     _write(f"tflaunch: {printable(line)}")
+
+
+def say_problems(problems: Iterable[Problem]) -> None:
+    """A warning for each."""
+    for problem in problems:
+        say(f"warning: {problem.message}")
 
 
 def say_error(what: str, hint: str) -> None:

@@ -80,6 +80,8 @@ def verify_script(
 
 def probe(environ: Mapping[str, str]) -> Probe:
     """Observe a fresh interpreter. NoTensorFlowError where there is none; TflaunchError when it fails."""
+    if not os.path.isdir("/proc/self/task"):
+        raise TflaunchError("threads are counted in /proc/self/task, which is not here", "verify a script instead")
     reader, writer = os.pipe()
     with os.fdopen(reader) as findings_file:
         try:

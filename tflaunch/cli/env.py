@@ -10,7 +10,7 @@ import typer
 from tflaunch.decision import decide
 from tflaunch.errors import UsageError
 from tflaunch.files import Files
-from tflaunch.messages import say
+from tflaunch.messages import say_problems
 from tflaunch.options import Options
 
 
@@ -28,7 +28,6 @@ def env(
     files = Files()
     decision = decide(files, options, os.environ)
     if not options.quiet:
-        for problem in (*files.problems(), *decision.problems):
-            say(f"warning: {problem.message}")
+        say_problems((*files.problems(), *decision.problems))
     print(FORMATS[form](decision.changes), end="")
     return 0

@@ -11,6 +11,7 @@ from tflaunch.decision import decide
 from tflaunch.errors import UsageError
 from tflaunch.files import Files
 from tflaunch.launch import Command
+from tflaunch.messages import say_problems
 from tflaunch.options import Options
 
 
@@ -36,6 +37,8 @@ def verify(
         raise UsageError(f"--timeout {timeout:g} cannot be used", "give a number of seconds above zero")
     files = Files()
     decision = decide(files, options, os.environ)
+    if not options.quiet:
+        say_problems((*files.problems(), *decision.problems))
     if script:
         command = Command("script", script[0], script[1:])
         verification, status = verify_script(decision, command, os.environ, timeout)
