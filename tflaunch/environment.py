@@ -159,9 +159,7 @@ def _problems_of_values(changes: list[Change], plan: Plan) -> list[Problem]:
         if value is None:
             continue
         if variable.name == "TF_NUM_INTEROP_THREADS" and value == 1:
-            message = (
-                "TF_NUM_INTEROP_THREADS is 1: programs that nest tf.py_function and tf.function can hang; 2 cannot"
-            )
+            message = "TF_NUM_INTEROP_THREADS is 1: programs that nest tf.py_function and tf.function can hang"
             problems.append(Problem("inter_op_one", message))
         is_pool = variable.number in ("intra_op", "omp", "blas")
         if change.action == "keep" and is_pool and value > max(cpus, getattr(plan, variable.number).value):

@@ -259,8 +259,7 @@ HYBRID = {
         },
         {
             "code": "inter_op_one",
-            "message": "TF_NUM_INTEROP_THREADS is 1: programs that nest tf.py_function and tf.function can hang; "
-            "2 cannot",
+            "message": "TF_NUM_INTEROP_THREADS is 1: programs that nest tf.py_function and tf.function can hang",
         },
         {
             "code": "binding_variable",
