@@ -24,8 +24,9 @@ OPENMP_RUNTIMES = ("libiomp5", "libomp", "libgomp")
 
 PT_LOAD, PT_DYNAMIC = 1, 2
 DT_NULL, DT_NEEDED, DT_STRTAB = 0, 1, 5
-# The dynamic section and the names in it are small; a damaged file may claim anything.
-MAX_SECTION = 1 << 20
+# The dynamic section and a name in it are small; a damaged file may claim anything.
+MAX_SECTION = 1 << 16
+MAX_NAME = 256
 
 
 class Build(NamedTuple):
@@ -72,7 +73,7 @@ def needed_libraries(library: str) -> list[str]:
     try:
         with open(library, "rb") as file:
             return _read_needed(file)
-    except (OSError, struct.error, ValueError):
+    except (OSError, OverflowError, struct.error, ValueError):
         return []
 
 
@@ -112,9 +113,10 @@ def _read_needed(file: BinaryIO) -> list[str]:
     )
     if start is None:
         return []
-    file.seek(start)
-    text = file.read(MAX_SECTION)
-    found = (text[name : text.index(b"\0", name)].decode("ascii", "replace") for name in names)
+    found = []
+    for name in names:
+        file.seek(start + name)
+        found.append(file.read(MAX_NAME).partition(b"\0")[0].decode("ascii", "replace"))
     return [name for name in found if ".so" in name]
 
 

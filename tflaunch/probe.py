@@ -96,7 +96,12 @@ def _libraries() -> list[dict[str, Any]]:
     from threadpoolctl import threadpool_info
 
     return [
-        {"api": info["user_api"], "library": info["prefix"], "threads": info["num_threads"]}
+        {
+            "api": info["user_api"],
+            "kind": info["internal_api"],
+            "library": info["prefix"],
+            "threads": info["num_threads"],
+        }
         for info in threadpool_info()
     ]
 

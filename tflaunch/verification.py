@@ -15,7 +15,12 @@ SCRIPT_SETS_IT = (
     "the script sets it: tf.config.threading.set_*, a ConfigProto, or os.environ before it imports TensorFlow"
 )
 ASYNC_COMPILER_THREADS = 10
-BLAS_VARIABLES = "OPENBLAS_NUM_THREADS, MKL_NUM_THREADS or OMP_NUM_THREADS"
+# What sizes a BLAS library, by threadpoolctl's name of its interface.
+BLAS_VARIABLES = {
+    "openblas": "OPENBLAS_NUM_THREADS, else OMP_NUM_THREADS",
+    "mkl": "MKL_NUM_THREADS, else OMP_NUM_THREADS",
+    "blis": "BLIS_NUM_THREADS, else OMP_NUM_THREADS",
+}
 
 
 class Observed(TypedDict):
@@ -161,8 +166,12 @@ def make_of_script(
 def with_timeout(verification: Verification, seconds: float) -> Verification:
     """The document of a script that was ended because it took too long."""
     reason = f"the script did not end within {seconds:g} s"
-    if verification["planned"]["inter_op"] == 1:
-        reason += "; at 1 inter-op thread, nested tf.py_function and tf.function hang (docs/threads.md)"
+    if verification["observed"]["inter_op_pools"]:
+        threads = verification["planned"]["inter_op"]
+        reason += (
+            f"; tf.py_function and tf.function inside one another can wait for ever for one of {threads} inter-op "
+            f"thread{'' if threads == 1 else 's'} (docs/threads.md)"
+        )
     difference = _difference("process", "timeout", None, [], reason)
     return {**verification, "agrees": False, "differences": [*verification["differences"], difference]}
 
@@ -187,7 +196,8 @@ def _unsized_pools(probe: Probe) -> list[Pool]:
 
 
 def _blas_pool(row: dict[str, object]) -> Pool:
-    return Pool(name=str(row["library"]), threads=int(str(row["threads"])), sized_by=BLAS_VARIABLES)
+    sized_by = BLAS_VARIABLES.get(str(row["kind"]), "OMP_NUM_THREADS")
+    return Pool(name=str(row["library"]), threads=int(str(row["threads"])), sized_by=sized_by)
 
 
 def _compare(pool: str, planned: dict[str, int], observed: Observed) -> list[Difference]:
