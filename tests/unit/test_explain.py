@@ -8,7 +8,9 @@ import sys
 import pytest
 from trees import cores, online, smt, sockets
 
+from tflaunch.builds import Build
 from tflaunch.main import main
+from tflaunch.readers import Installed
 
 NODES = "/sys/devices/system/node"
 
@@ -21,6 +23,9 @@ def explain(tree, monkeypatch, capsys):
         for name in ("NO_COLOR", "FORCE_COLOR", "OMP_NUM_THREADS"):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("COLUMNS", str(columns))
+        # The same readers whatever is installed here.
+        installed = Installed(frozenset({"numpy"}), Build("tensorflow-cpu", "2.21.0", (), ()))
+        monkeypatch.setattr("tflaunch.render.find_installed", lambda: installed)
         monkeypatch.setattr(sys, "argv", ["tflaunch", "explain", "--sysroot", tree(files).root, *options])
         assert main() == 0
         return capsys.readouterr().out.split("\n")
