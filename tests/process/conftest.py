@@ -23,9 +23,10 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(autouse=True, scope="session")
 def _interrupts_are_not_ignored() -> None:
-    """A shell without job control starts what runs in its background with SIGINT ignored, and children inherit that."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """A shell without job control starts what runs in its background with these ignored, and children inherit that."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture
