@@ -12,7 +12,19 @@ from pathlib import Path
 import pytest
 
 # Variables that change what tflaunch or the interpreter does; a developer's shell may have exported some.
-FOREIGN_PREFIXES = ("TFLAUNCH_", "TF_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "VECLIB_", "NUMEXPR_")
+FOREIGN_PREFIXES = (
+    "COV",
+    "TFLAUNCH_",
+    "TF_",
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "BLIS_",
+    "VECLIB_",
+    "NUMEXPR_",
+)
 FOREIGN_NAMES = ("NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT", "PYTHON_CPU_COUNT", "PYTHONWARNINGS", "NO_COLOR")
 
 # No test waits this long unless something hangs.

@@ -11,7 +11,19 @@ from pathlib import Path
 
 import pytest
 
-FOREIGN_PREFIXES = ("TFLAUNCH_", "TF_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "VECLIB_", "NUMEXPR_")
+FOREIGN_PREFIXES = (
+    "COV",
+    "TFLAUNCH_",
+    "TF_",
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "BLIS_",
+    "VECLIB_",
+    "NUMEXPR_",
+)
 FOREIGN_NAMES = ("NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT", "PYTHON_CPU_COUNT", "PYTHONWARNINGS")
 
 PERIOD_US = 100_000
