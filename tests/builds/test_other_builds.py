@@ -5,6 +5,7 @@ pytest -m builds        downloads about 1 GB and takes some minutes
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -72,7 +73,7 @@ def test_build(build):
     assert [name for name in readers["OMP_NUM_THREADS"] if "NumPy" not in name and "SciPy" not in name] == omp_readers
     assert readers["KMP_BLOCKTIME"] == kmp_readers
 
-    for intra_op, inter_op in ((1, 1), (3, 2), (7, 5)):
+    for intra_op, inter_op in itertools.product((1, 2, 3, 7, 64), (1, 2, 5)):
         variables = {"TF_NUM_INTRAOP_THREADS": str(intra_op), "TF_NUM_INTEROP_THREADS": str(inter_op)}
         status, document = run(program, "verify", "--json", OMP_NUM_THREADS="2", OPENBLAS_NUM_THREADS="2", **variables)
         assert status == 0, document["differences"]
