@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 
-from tflaunch.decision import decide
+from tflaunch.decision import check_strict, decide
 from tflaunch.document import Document, make_document
 from tflaunch.environment import apply_changes
 from tflaunch.errors import TooLateError
@@ -35,7 +35,9 @@ def explain(
     options = _options(locals())
     files = open_tree(sysroot)
     decision = decide(files, options, os.environ)
-    return make_document(decision, read_details(files, decision.machine), files)
+    details = read_details(files, decision.machine)
+    check_strict(files, options)
+    return make_document(decision, details, files)
 
 
 def apply(
@@ -53,8 +55,8 @@ def apply(
 
     Before TensorFlow is imported the variables are exported. When it is imported and has made no pools yet,
     tf.config.threading.set_* is called too. After the first operation its pools cannot change any more: TooLateError,
-    and nothing is changed. Libraries that are imported already keep the pools they made at their import; a
-    RuntimeWarning names them.
+    and nothing is changed. PYTHON_CPU_COUNT holds for the Pythons that this one starts. Libraries that are imported
+    already keep the pools they made at their import; a RuntimeWarning names them.
     """
     options = _options(locals())
     files = Files()

@@ -191,6 +191,8 @@ def read_quota(files: Files) -> Quota:
 def _read_hierarchy(
     files: Files, version: int, mounts: list[Mount], path: str, read_group: Callable[[Files, str], Reading | None]
 ) -> Quota:
+    # Of two mounts at one place the later one hides the other.
+    mounts = list({mount.mount_point: mount for mount in mounts}.values())
     directories = dict.fromkeys(directory for mount in mounts for directory in visible_groups(mount, path))
     readings = [reading for directory in directories if (reading := read_group(files, directory))]
     limits = [reading.cpus for reading in readings if reading.cpus]

@@ -58,4 +58,6 @@ def _add_block(cores: dict[int, tuple[int, int] | None], block: dict[str, str]) 
     if cpu is None or cpu > MAX_CPU:
         return
     package, core = natural(block.get("physical id", "")), natural(block.get("core id", ""))
+    if block.get("siblings") and block.get("siblings") == block.get("cpu cores"):
+        core = cpu  # no SMT: every CPU is a core, whatever number a hypervisor repeats
     cores[cpu] = None if package is None or core is None else (package, core)

@@ -26,13 +26,18 @@ class Decision(NamedTuple):
     problems: tuple[Problem, ...]
 
 
+def check_strict(files: Files, options: Options) -> None:
+    """TflaunchError with --strict when a file could not be used."""
+    if options.strict and files.problems():
+        message = "; ".join(problem.message for problem in files.problems())
+        raise TflaunchError(f"{message} ({options.origin('strict')})", "without --strict this is a warning")
+
+
 def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decision:
     """Facts, limit, plan and environment. TflaunchError with --strict when a file could not be used."""
     machine = read_machine(files)
     quota = read_quota(files)
-    if options.strict and files.problems():
-        message = "; ".join(problem.message for problem in files.problems())
-        raise TflaunchError(f"{message} ({options.origin('strict')})", "without --strict this is a warning")
+    check_strict(files, options)
     limit, limit_problems = make_limit(machine, quota, options)
     plan, plan_problems = make_plan(machine, limit, options)
     changes, change_problems = make_environment(plan, environ, options)

@@ -81,6 +81,15 @@ def make_limit(machine: Machine, quota: Quota, options: Options) -> tuple[Limit,
             )
         return Limit(quota, options.cpus, "option", f"{said}"), problems
     hidden: tuple[Problem, ...] = ()
+    if machine.allowed - machine.online and quota.cpus is None:
+        hidden = (
+            Problem(
+                "limit_hidden",
+                f"{len(machine.online)} CPUs are shown as online and {len(machine.allowed)} are allowed, some of them "
+                "not among these: /sys is made for this container, which may have a limit that no file shows; say it "
+                "with --cpus N or TFLAUNCH_CPUS",
+            ),
+        )
     if quota.is_hidden and quota.cpus is None:
         hidden = (
             Problem(

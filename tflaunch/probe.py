@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import Any
 
 from tflaunch.files import Files
 
 MARK = "tflaunch-step "
-NO_TENSORFLOW = 3
 
 
-def main(descriptor: int) -> int:
-    """Write the findings as JSON to the descriptor; NO_TENSORFLOW where TensorFlow cannot be imported."""
+def main(descriptor: int) -> None:
+    """Write the findings as JSON to the descriptor, or why TensorFlow cannot be imported."""
     try:
         import tensorflow as tf
     except ImportError as error:
-        _write(descriptor, {"import_error": str(error)})
-        return NO_TENSORFLOW
+        return _write(descriptor, {"import_error": str(error)})
     from tensorflow.python.client import device_lib
     from tensorflow.python.eager import context
 
@@ -66,8 +63,9 @@ def main(descriptor: int) -> int:
             "libraries": _libraries(),
         },
     )
+    # Till here they were alive, with their threads.
     del iterators
-    return 0
+    return None
 
 
 def _iterator(tf: Any, private_threads: int | None) -> Any:  # noqa: ANN401
@@ -109,7 +107,3 @@ def _libraries() -> list[dict[str, Any]]:
 def _write(descriptor: int, findings: dict[str, Any]) -> None:
     with os.fdopen(descriptor, "w") as file:
         json.dump(findings, file)
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1])))

@@ -81,8 +81,8 @@ def _machine(decision: Decision, details: Details) -> Text:
     if details.model:
         lines.append(", ".join([printable(details.model), *details.instruction_sets]))
     lines.append(
-        f"{_count(len(machine.online), 'CPU')} online ({_cpus(machine.online)}), "
-        f"{len(machine.allowed)} allowed ({_cpus(machine.allowed)})"
+        f"{_count(len(machine.online), 'CPU')} online ({format_cpulist(machine.online)}), "
+        f"{len(machine.allowed)} allowed ({format_cpulist(machine.allowed)})"
     )
     threads = max(len(core) for core in machine.cores)
     shape = [_count(len(machine.cores), "core"), _count(len(details.sockets), "socket")]
@@ -92,7 +92,7 @@ def _machine(decision: Decision, details: Details) -> Text:
     lines.append("of the allowed: " + ", ".join(shape))
     if len(details.cpu_kinds) > 1 or details.cpu_kinds[0].kind != "performance":
         kinds = ", ".join(
-            f"{_count(len(kind.cpus), kind.kind + ' CPU')} ({_cpus(kind.cpus)})" for kind in details.cpu_kinds
+            f"{_count(len(kind.cpus), kind.kind + ' CPU')} ({format_cpulist(kind.cpus)})" for kind in details.cpu_kinds
         )
         lines.append(kinds)
     return Text("\n".join(lines))
@@ -208,10 +208,6 @@ def _grid() -> Table:
     table.add_column(no_wrap=False, overflow="fold")
     table.add_column(overflow="fold")
     return table
-
-
-def _cpus(cpus: frozenset[int]) -> str:
-    return format_cpulist(cpus)
 
 
 def _count(number: int, noun: str) -> str:

@@ -27,6 +27,9 @@ NODE = "/sys/devices/system/node"
 SIBLING_LISTS = ("core_cpus_list", "thread_siblings_list")
 SIBLING_MASKS = ("core_cpus", "thread_siblings")
 
+# POWER's SMT8 is the most there is. Hypervisors that name all CPUs as one core would leave a single thread.
+MAX_THREADS_PER_CORE = 8
+
 # CPUs whose capacity or maximum frequency differ by at most 5 % are of one kind: the recorded machines show 4 % between
 # the favoured and the other performance cores of one processor, and 5.3 % between the closest real kinds.
 SAME_KIND_PERCENT = 5
@@ -67,6 +70,10 @@ def read_cores(files: Files, allowed: frozenset[int]) -> tuple[frozenset[int], .
         if cpu not in unplaced:
             continue
         siblings = _read_siblings(files, cpu)
+        if len(siblings) > MAX_THREADS_PER_CORE:
+            path = f"{CPU}/cpu{cpu}/topology"
+            files.report("malformed_file", path, f"{len(siblings)} threads in one core, which no processor has")
+            siblings = frozenset({cpu})
         if siblings:
             cores[cpu] = unplaced & siblings
             unplaced -= siblings

@@ -14,13 +14,10 @@ SIZED_POOLS = {"intra_op": "intra-op", "inter_op": "inter-op (eager)", "session_
 SCRIPT_SETS_IT = (
     "the script sets it: tf.config.threading.set_*, a ConfigProto, or os.environ before it imports TensorFlow"
 )
+NOT_OBSERVED = "TensorFlow wrote of no pool: the script made none, or sets TF_CPP_MIN_LOG_LEVEL itself"
 ASYNC_COMPILER_THREADS = 10
 # What sizes a BLAS library, by threadpoolctl's name of its interface.
-BLAS_VARIABLES = {
-    "openblas": "OPENBLAS_NUM_THREADS, else OMP_NUM_THREADS",
-    "mkl": "MKL_NUM_THREADS, else OMP_NUM_THREADS",
-    "blis": "BLIS_NUM_THREADS, else OMP_NUM_THREADS",
-}
+BLAS_VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
 
 
 class Observed(TypedDict):
@@ -46,7 +43,7 @@ class Library(TypedDict):
 
 
 class Difference(TypedDict):
-    """kind is "not_as_planned", "observations_disagree" or "timeout"; reason is null where it is not known."""
+    """kind is "not_as_planned", "observations_disagree", "not_observed" or "timeout"; reason is null where unknown."""
 
     pool: str
     kind: str
@@ -87,10 +84,14 @@ def planned_numbers(environ: dict[str, str]) -> dict[str, int]:
         "intra_op": "TF_NUM_INTRAOP_THREADS",
         "inter_op": "TF_NUM_INTEROP_THREADS",
         "omp": "OMP_NUM_THREADS",
-        "blas": "OPENBLAS_NUM_THREADS",
     }
     # A list of OpenMP's has the outermost level first.
     return {number: natural(environ[name].partition(",")[0].strip()) or 0 for number, name in names.items()}
+
+
+def planned_blas(environ: dict[str, str]) -> dict[str, int]:
+    """The same for BLAS libraries, by threadpoolctl's name of their interface."""
+    return {kind: natural(environ[variable].strip()) or 0 for kind, variable in BLAS_VARIABLES.items()}
 
 
 def planned_of(pool: str, planned: dict[str, int]) -> int:
@@ -98,7 +99,7 @@ def planned_of(pool: str, planned: dict[str, int]) -> int:
     return planned[pool.removeprefix("session_")]
 
 
-def make_fresh(planned: dict[str, int], probe: Probe, build: Build | None) -> Verification:
+def make_fresh(planned: dict[str, int], blas: dict[str, int], probe: Probe, build: Build | None) -> Verification:
     """The document of a fresh interpreter."""
     observed = {pool: Observed(log=probe.logged.get(pool), threads=probe.grown.get(pool)) for pool in SIZED_POOLS}
     differences = [difference for pool in SIZED_POOLS for difference in _compare(pool, planned, observed[pool])]
@@ -113,20 +114,22 @@ def make_fresh(planned: dict[str, int], probe: Probe, build: Build | None) -> Ve
             differences.append(
                 _difference(library["library"], "not_as_planned", planned["omp"], [library["threads"]], reason)
             )
-    blas = [_blas_pool(row) for row in probe.libraries if row["api"] == "blas"]
-    differences += [
-        _difference(pool["name"], "not_as_planned", planned["blas"], [pool["threads"]], None)
-        for pool in blas
-        # OpenBLAS makes no more threads than it sees CPUs.
-        if pool["threads"] != min(planned["blas"], probe.allowed_cpus)
-    ]
+    blas_pools = []
+    for row in probe.libraries:
+        if row["api"] != "blas":
+            continue
+        pool, wanted = _blas_pool(row), blas.get(str(row["kind"]))
+        blas_pools.append(pool)
+        # Fewer are no fault: OpenBLAS makes no more than it sees CPUs, and than it was built for.
+        if wanted is not None and pool["threads"] > wanted:
+            differences.append(_difference(pool["name"], "not_as_planned", wanted, [pool["threads"]], None))
     return Verification(
         schema=1,
         tensorflow=probe.tensorflow,
         distribution=build.distribution if build else None,
         planned=planned,
         observed={**observed, "allowed_cpus": probe.allowed_cpus, "process_threads": probe.process_threads},
-        pools=[*_unsized_pools(probe), *blas],
+        pools=[*_unsized_pools(probe), *blas_pools],
         openmp=openmp,
         agrees=not differences,
         differences=differences,
@@ -136,7 +139,7 @@ def make_fresh(planned: dict[str, int], probe: Probe, build: Build | None) -> Ve
 def make_of_script(
     planned: dict[str, int], pools: tuple[LoggedPool, ...], process_threads: int, allowed_cpus: int, build: Build | None
 ) -> Verification:
-    """The document of a user's script, of which only the log is known. No line at all: it made no pools."""
+    """The document of a user's script, of which only the log is known; no line in it is no agreement."""
     intra_op = [pool.threads for pool in pools if pool.name == "intra_op"][:1]
     inter_op = [pool.threads for pool in pools if pool.name == "inter_op"]
     differences = [
@@ -144,6 +147,8 @@ def make_of_script(
         for name, sizes in (("intra_op", intra_op), ("inter_op", inter_op))
         if (others := set(sizes) - {planned[name]})
     ]
+    if not pools:
+        differences.append(_difference("process", "not_observed", None, [], NOT_OBSERVED))
     return Verification(
         schema=1,
         tensorflow=build.version if build else None,
@@ -152,6 +157,7 @@ def make_of_script(
         observed={
             "intra_op": Observed(log=intra_op[0] if intra_op else None, threads=None),
             "inter_op": Observed(log=inter_op[0] if inter_op else None, threads=None),
+            "session_inter_op": Observed(log=None, threads=None),
             "inter_op_pools": inter_op,
             "allowed_cpus": allowed_cpus,
             "process_threads": process_threads,
@@ -196,7 +202,8 @@ def _unsized_pools(probe: Probe) -> list[Pool]:
 
 
 def _blas_pool(row: dict[str, object]) -> Pool:
-    sized_by = BLAS_VARIABLES.get(str(row["kind"]), "OMP_NUM_THREADS")
+    variable = BLAS_VARIABLES.get(str(row["kind"]))
+    sized_by = f"{variable}, else OMP_NUM_THREADS" if variable else "OMP_NUM_THREADS"
     return Pool(name=str(row["library"]), threads=int(str(row["threads"])), sized_by=sized_by)
 
 

@@ -25,7 +25,15 @@ from tflaunch.files import Files
 from tflaunch.launch import Command, check
 from tflaunch.probe import MARK
 from tflaunch.tensorflow_log import Pool, could_be_log, is_extra, parse_line, with_log
-from tflaunch.verification import Probe, Verification, make_fresh, make_of_script, planned_numbers, with_timeout
+from tflaunch.verification import (
+    Probe,
+    Verification,
+    make_fresh,
+    make_of_script,
+    planned_blas,
+    planned_numbers,
+    with_timeout,
+)
 
 # Importing TensorFlow takes seconds; on a throttled or emulated machine minutes.
 PROBE_SECONDS = 600
@@ -33,8 +41,18 @@ PROBE_SECONDS = 600
 HOLD_SECONDS = 0.1
 # What a script that is asked to end has time for.
 TERMINATION_SECONDS = 5
+# For how long after the script's end its last lines may come.
+DRAIN_SECONDS = 1
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 # Not -m: that would put the working directory first on the path, where a file may be named like a module.
-START_PROBE = "import sys; del sys.path[0]; from tflaunch.probe import main; sys.exit(main(int(sys.argv[1])))"
+START_PROBE = """
+import sys
+sys.path[:] = [entry for entry in sys.path if entry]
+from tflaunch.probe import main
+main(int(sys.argv[1]))
+"""
+# The probe looks at pools of the CPU; it must take no memory of a GPU, nor count its threads.
+NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
 
 
 class NoTensorFlowError(TflaunchError):
@@ -56,7 +74,8 @@ def verify_fresh(decision: Decision, environ: Mapping[str, str]) -> tuple[Verifi
     """Observe a fresh interpreter under the plan; the document, and 0 when all is as planned, else 1."""
     planned_environ = apply_changes(decision.changes, environ)
     build = find_build()
-    verification = make_fresh(planned_numbers(planned_environ), probe(planned_environ), build)
+    findings = probe(planned_environ)
+    verification = make_fresh(planned_numbers(planned_environ), planned_blas(planned_environ), findings, build)
     return verification, 0 if verification["agrees"] else 1
 
 
@@ -70,11 +89,14 @@ def verify_script(
     check(command)
     planned_environ = apply_changes(decision.changes, environ)
     run = run_script(command.argv(), planned_environ, timeout)
+    build = find_build()
     verification = make_of_script(
-        planned_numbers(planned_environ), run.pools, run.process_threads, len(decision.machine.allowed), find_build()
+        planned_numbers(planned_environ), run.pools, run.process_threads, len(decision.machine.allowed), build
     )
     if run.timed_out and timeout is not None:
         return with_timeout(verification, timeout), 1
+    if build is None and not run.pools:
+        return verification, run.status or NoTensorFlowError.exit_status
     return verification, run.status or (0 if verification["agrees"] else 1)
 
 
@@ -87,7 +109,7 @@ def probe(environ: Mapping[str, str]) -> Probe:
         try:
             process = subprocess.Popen(
                 [sys.executable, "-c", START_PROBE, str(writer)],
-                env=with_log(environ),
+                env={**with_log(environ), **NO_GPU},
                 pass_fds=[writer],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -137,21 +159,20 @@ def _logged_by_step(lines: list[str]) -> dict[str, int]:
 def run_script(argv: list[str], environ: Mapping[str, str], timeout: float | None) -> Run:
     """Run the script to its end, or for `timeout` seconds; its streams are passed through, its log is read."""
     source, sink = _error_stream()
-    process = subprocess.Popen(argv, env=with_log(environ), stderr=sink)
+    # Descriptors that the caller has left open are for the script: <(...) of a shell, a job server, an MPI launcher.
+    process = subprocess.Popen(argv, env=with_log(environ), stderr=sink, close_fds=False)
     os.close(sink)
     log_filter = LogFilter(environ)
     most_threads = 0
     timed_out_at: float | None = None
     start = time.monotonic()
     with _signals_passed_to(process):
-        data: bytes | None = b""
-        # The stream may be closed long before the script ends, or kept open by a process that it leaves behind.
-        while data or process.poll() is None:
-            if data is None:
-                time.sleep(HOLD_SECONDS)
+        is_open = True
+        while process.poll() is None:
+            if is_open:
+                is_open = _pass_on(source, log_filter)
             else:
-                data = _read(source)
-                _write(log_filter.feed(data) if data else log_filter.release())
+                time.sleep(HOLD_SECONDS)
             most_threads = max(most_threads, len(Files().names(f"/proc/{process.pid}/task")))
             now = time.monotonic()
             if timed_out_at is not None and now > timed_out_at + TERMINATION_SECONDS:
@@ -159,6 +180,11 @@ def run_script(argv: list[str], environ: Mapping[str, str], timeout: float | Non
             elif timed_out_at is None and timeout is not None and now > start + timeout:
                 timed_out_at = now
                 process.terminate()
+        # What is on its way still comes; a process that the script leaves behind may write for ever.
+        end = time.monotonic() + DRAIN_SECONDS
+        while is_open and time.monotonic() < end and select.select([source], [], [], 0)[0]:
+            is_open = _pass_on(source, log_filter)
+        _write(log_filter.release())
     os.close(source)
     status = process.returncode if process.returncode >= 0 else 128 - process.returncode
     return Run(status, tuple(log_filter.pools), most_threads, timed_out_at is not None)
@@ -216,14 +242,17 @@ def _error_stream() -> tuple[int, int]:
     return source, sink
 
 
-def _read(source: int) -> bytes | None:
-    """What has come; b"" for nothing within HOLD_SECONDS, None when no more can come."""
+def _pass_on(source: int, log_filter: LogFilter) -> bool:
+    """Pass on what comes within HOLD_SECONDS; False when no more can come."""
     if not select.select([source], [], [], HOLD_SECONDS)[0]:
-        return b""
+        _write(log_filter.release())
+        return True
     try:
-        return os.read(source, 65536) or None
+        data = os.read(source, 65536)
     except OSError:  # a terminal whose other side is closed
-        return None
+        data = b""
+    _write(log_filter.feed(data))
+    return bool(data)
 
 
 def _write(data: bytes) -> None:
@@ -237,15 +266,29 @@ def _write(data: bytes) -> None:
 
 @contextmanager
 def _signals_passed_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Signals meant for the script reach it; a ^C of the terminal does by itself."""
+    """Signals meant for the script reach it; the terminal sends its own (^C, ^\\) to all in the foreground itself."""
 
     def pass_on(number: int, _frame: object) -> None:
-        if number != signal.SIGINT or not os.isatty(0):
+        if number not in (signal.SIGINT, signal.SIGQUIT) or not _is_foreground():
             process.send_signal(number)
 
-    previous = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    previous = {number: signal.signal(number, pass_on) for number in SIGNALS}
     try:
         yield
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _is_foreground() -> bool:
+    """Whether this process is in the foreground of a terminal."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)

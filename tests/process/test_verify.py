@@ -10,13 +10,30 @@ import subprocess
 
 import pytest
 
+# What TensorFlow's own log says of a pool of two threads and of another one; the scripts here write it themselves.
+POOLS = "import os; os.write(2, b'I0000 00:00:1.5 1 process_util.cc:161] Session inter op parallelism threads: 2\\n')"
+
 
 class TestStatus:
-    """The script's own, unless that is 0 and its pools differ, which those of a script without TensorFlow do not."""
+    """The script's own, unless that is 0 and its pools are not as planned, or were not seen."""
 
     @pytest.mark.parametrize("status", [0, 1, 3, 7, 255])
     def test_of_the_script(self, tflaunch, script, status):
-        assert tflaunch("verify", script("import sys", f"sys.exit({status})")).returncode == status
+        assert tflaunch("verify", script(POOLS, "import sys", f"sys.exit({status})")).returncode == status
+
+    def test_nothing_seen(self, tflaunch, script):
+        done = tflaunch("verify", script("print('no TensorFlow here')"))
+        assert done.returncode in (1, 3)  # 3 where none is installed
+        assert "All as planned" not in done.stderr
+        assert "TensorFlow wrote of no pool" in " ".join(done.stderr.split())
+
+    @pytest.mark.parametrize("variables", [{}, {"TFLAUNCH_DRY_RUN": "1"}], ids=["flag", "variable"])
+    def test_dry_run_runs_nothing(self, tflaunch, script, variables):
+        options = [] if variables else ["--dry-run"]
+        done = tflaunch("verify", *options, script("print('ran')"), variables=variables)
+        assert done.returncode == 0
+        assert "export TF_NUM_INTRAOP_THREADS=" in done.stdout
+        assert "ran" not in done.stdout
 
     def test_of_a_signal(self, tflaunch, script):
         name = script("import os, signal", "os.kill(os.getpid(), signal.SIGKILL)")
@@ -44,10 +61,19 @@ class TestStreams:
         assert done.stderr.startswith("problem\ntflaunch verify: ")
 
     def test_the_document_is_the_last_line(self, tflaunch, script):
-        done = tflaunch("verify", "--json", script("print('out')"))
-        first, last = done.stdout.splitlines()
+        """Whatever the script's last line ends with."""
+        done = tflaunch("verify", "--json", script("print('out', end='')"))
+        first, *_, last = done.stdout.splitlines()
         assert first == "out"
         assert json.loads(last)["observed"]["intra_op"] == {"log": None, "threads": None}
+
+    def test_quiet(self, tflaunch, script):
+        assert tflaunch("verify", "-q", script("print('out')")).stderr == ""
+
+    def test_descriptors_that_the_caller_left_open(self, tflaunch, program, tmp_path):
+        (tmp_path / "script.py").write_text("print('read from a descriptor')")
+        done = tflaunch(prefix=("sh", "-c", 'exec 7<script.py; exec "$@" verify -q /dev/fd/7', "sh", program))
+        assert done.stdout == "read from a descriptor\n"
 
     def test_the_script_gets_the_plan(self, tflaunch, script):
         name = script("import os", "print(os.environ['TF_NUM_INTRAOP_THREADS'], os.environ['OMP_NUM_THREADS'])")
@@ -74,9 +100,11 @@ class TestStreams:
         done = tflaunch("verify", name)
         assert (done.returncode, done.stdout) == (4, "on")
 
-    def test_a_process_that_is_left_behind_is_not_waited_for(self, tflaunch, script):
-        name = script("import subprocess", "print(subprocess.Popen(['sleep', '50'], stdin=-3, stdout=-3).pid)")
-        done = tflaunch("verify", name)
+    @pytest.mark.parametrize("child", ["sleep 50", "while echo line >&2; do sleep 0.05; done"], ids=["quiet", "loud"])
+    def test_a_process_that_is_left_behind_is_not_waited_for(self, tflaunch, script, child):
+        command = ["sh", "-c", child]
+        name = script(POOLS, "import subprocess", f"print(subprocess.Popen({command}, stdin=-3, stdout=-3).pid)")
+        done = tflaunch("verify", "--timeout", "30", name)
         os.kill(int(done.stdout), signal.SIGKILL)
         assert done.returncode == 0
 
@@ -89,7 +117,7 @@ class TestStreams:
 class TestSignals:
     """A signal for tflaunch is one for the script."""
 
-    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1])
     def test_it_reaches_the_script(self, program, environment, script, tmp_path, number):
         name = script(
             "import signal, sys",
@@ -114,10 +142,10 @@ class TestTimeout:
     def test_it_ends(self, tflaunch, script, stubborn):
         name = script("import signal", stubborn, "signal.pause()")
         done = tflaunch("verify", "--json", "--timeout", "0.5", name)
-        (difference,) = json.loads(done.stdout)["differences"]
+        difference = json.loads(done.stdout)["differences"][-1]
         assert done.returncode == 1
         assert difference["kind"] == "timeout"
         assert "0.5 s" in difference["reason"]
 
     def test_a_script_that_is_in_time(self, tflaunch, script):
-        assert tflaunch("verify", "--timeout", "50", script("print(1)")).returncode == 0
+        assert tflaunch("verify", "--timeout", "50", script(POOLS)).returncode == 0

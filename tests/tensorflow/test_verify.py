@@ -163,6 +163,14 @@ class TestScript:
         )  # fmt: skip
         assert done.stderr.startswith("tflaunch verify: ")
 
+    def test_a_script_that_silences_the_log(self, tmp_path):
+        """What was not seen is not called as planned."""
+        script = tmp_path / "train.py"
+        script.write_text("import os\nos.environ['TF_CPP_MIN_LOG_LEVEL'] = '3'\n" + IMPORT + USE)
+        done = verify(str(script))
+        assert done.returncode == 1
+        assert [row["kind"] for row in document_of(done)["differences"]] == ["not_observed"]
+
     def test_a_hang(self, tmp_path):
         """One inter-op thread, and a tf.py_function that calls a tf.function inside a tf.function."""
         script = tmp_path / "train.py"
@@ -174,7 +182,7 @@ class TestScript:
         done = verify("--timeout", "40", str(script), TF_NUM_INTEROP_THREADS="1")
         document = document_of(done)
         assert done.returncode == 1
-        (difference,) = document["differences"]
+        difference = document["differences"][-1]
         assert difference["kind"] == "timeout"
         assert "py_function" in difference["reason"]
         assert verify("--timeout", "240", str(script), TF_NUM_INTEROP_THREADS="2").returncode == 0

@@ -12,7 +12,7 @@ from tflaunch.tensorflow_log import Pool
 from tflaunch.verification import Probe, make_fresh, make_of_script, with_timeout
 
 BUILD = Build("tensorflow-cpu", "2.21.0", (), ())
-PLANNED = {"intra_op": 3, "inter_op": 2, "omp": 3, "blas": 3}
+PLANNED = {"intra_op": 3, "inter_op": 2, "omp": 3}
 LOGGED = {"intra_op": 3, "inter_op": 2, "session_inter_op": 2}
 PROBE = Probe(
     tensorflow="2.21.0",
@@ -40,7 +40,7 @@ def show(monkeypatch, capsys):
 
 
 def test_all_as_planned(show):
-    lines, _ = show(make_fresh(PLANNED, PROBE, BUILD))
+    lines, _ = show(make_fresh(PLANNED, {}, PROBE, BUILD))
     text = "\n".join(lines)
     assert lines[0] == "tflaunch verify: tensorflow-cpu 2.21.0"
     assert re.search(r"^intra-op +3 +3 +3 *$", text, re.MULTILINE)
@@ -53,7 +53,7 @@ def test_all_as_planned(show):
 
 def test_differences_are_named(show):
     probe = PROBE._replace(grown={**PROBE.grown, "intra_op": 64}, logged={**LOGGED, "inter_op": 9})
-    text = " ".join(show(make_fresh(PLANNED, probe, BUILD), columns=200)[0])
+    text = " ".join(show(make_fresh(PLANNED, {}, probe, BUILD), columns=200)[0])
     assert "differs: intra-op was planned 3 and is 64" in text
     assert "differs: inter-op (eager): TensorFlow's log says 9, its threads are 2" in text
     assert "All as planned" not in text
@@ -73,9 +73,9 @@ def test_a_script(show):
 
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_width(show, columns):
-    assert max(map(len, show(make_fresh(PLANNED, PROBE, BUILD), columns=columns)[0])) <= columns
+    assert max(map(len, show(make_fresh(PLANNED, {}, PROBE, BUILD), columns=columns)[0])) <= columns
 
 
 def test_untrusted_names(show):
-    document = make_fresh(PLANNED, PROBE, Build("tensor\x1b[31mflow", "1\r", (), ()))
+    document = make_fresh(PLANNED, {}, PROBE, Build("tensor\x1b[31mflow", "1\r", (), ()))
     assert not set("\x1b\r") & set("".join(show(document)[0]))

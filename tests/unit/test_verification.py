@@ -8,10 +8,11 @@ import pytest
 
 from tflaunch.builds import Build
 from tflaunch.tensorflow_log import Pool
-from tflaunch.verification import Probe, make_fresh, make_of_script, planned_numbers, with_timeout
+from tflaunch.verification import Probe, make_fresh, make_of_script, planned_blas, planned_numbers, with_timeout
 
 BUILD = Build("tensorflow-cpu", "2.21.0", (), ())
-PLANNED = {"intra_op": 3, "inter_op": 2, "omp": 3, "blas": 3}
+PLANNED = {"intra_op": 3, "inter_op": 2, "omp": 3}
+BLAS = {"openblas": 3, "mkl": 2, "blis": 4}
 LOGGED = {"intra_op": 3, "inter_op": 2, "session_inter_op": 2}
 # A process that sees 64 CPUs.
 PROBE = Probe(
@@ -30,11 +31,11 @@ PROBE = Probe(
 
 def test_golden():
     """The whole document of a fresh interpreter where all is as planned."""
-    assert json.loads(json.dumps(make_fresh(PLANNED, PROBE, BUILD))) == {
+    assert json.loads(json.dumps(make_fresh(PLANNED, BLAS, PROBE, BUILD))) == {
         "schema": 1,
         "tensorflow": "2.21.0",
         "distribution": "tensorflow-cpu",
-        "planned": {"intra_op": 3, "inter_op": 2, "omp": 3, "blas": 3},
+        "planned": {"intra_op": 3, "inter_op": 2, "omp": 3},
         "observed": {
             "intra_op": {"log": 3, "threads": 3},
             "inter_op": {"log": 2, "threads": 2},
@@ -68,10 +69,11 @@ def test_golden_of_a_script():
         "schema": 1,
         "tensorflow": "2.21.0",
         "distribution": "tensorflow-cpu",
-        "planned": {"intra_op": 3, "inter_op": 2, "omp": 3, "blas": 3},
+        "planned": {"intra_op": 3, "inter_op": 2, "omp": 3},
         "observed": {
             "intra_op": {"log": 3, "threads": None},
             "inter_op": {"log": 2, "threads": None},
+            "session_inter_op": {"log": None, "threads": None},
             "inter_op_pools": [2],
             "allowed_cpus": 8,
             "process_threads": 40,
@@ -88,7 +90,7 @@ class TestDisagreement:
 
     @pytest.mark.parametrize("pool", LOGGED)
     def test_log_against_threads(self, pool):
-        document = make_fresh(PLANNED, PROBE._replace(logged={**LOGGED, pool: 7}), BUILD)
+        document = make_fresh(PLANNED, BLAS, PROBE._replace(logged={**LOGGED, pool: 7}), BUILD)
         assert not document["agrees"]
         (difference,) = document["differences"]
         assert (difference["pool"], difference["kind"]) == (pool, "observations_disagree")
@@ -96,14 +98,14 @@ class TestDisagreement:
 
     @pytest.mark.parametrize("pool", LOGGED)
     def test_threads_against_log_and_plan(self, pool):
-        document = make_fresh(PLANNED, PROBE._replace(grown={**PROBE.grown, pool: 7}), BUILD)
+        document = make_fresh(PLANNED, BLAS, PROBE._replace(grown={**PROBE.grown, pool: 7}), BUILD)
         kinds = [(row["pool"], row["kind"]) for row in document["differences"]]
         assert kinds == [(pool, "observations_disagree"), (pool, "not_as_planned")]
 
     @pytest.mark.parametrize("pool", LOGGED)
     def test_both_against_the_plan(self, pool):
         probe = PROBE._replace(grown={**PROBE.grown, pool: 7}, logged={**LOGGED, pool: 7})
-        (difference,) = make_fresh(PLANNED, probe, BUILD)["differences"]
+        (difference,) = make_fresh(PLANNED, BLAS, probe, BUILD)["differences"]
         wanted = {"intra_op": 3, "inter_op": 2, "session_inter_op": 2}[pool]
         assert difference == {
             "pool": pool,
@@ -116,18 +118,24 @@ class TestDisagreement:
     @pytest.mark.parametrize("pool", LOGGED)
     def test_no_line_in_the_log(self, pool):
         logged = {name: threads for name, threads in LOGGED.items() if name != pool}
-        (difference,) = make_fresh(PLANNED, PROBE._replace(logged=logged), BUILD)["differences"]
+        (difference,) = make_fresh(PLANNED, BLAS, PROBE._replace(logged=logged), BUILD)["differences"]
         assert (difference["pool"], difference["kind"]) == (pool, "observations_disagree")
 
     @pytest.mark.parametrize(("api", "name"), [("openmp", "libgomp"), ("blas", "libscipy_openblas")])
     def test_libraries(self, api, name):
         libraries = [{**row, "threads": 64} if row["api"] == api else row for row in PROBE.libraries]
-        (difference,) = make_fresh(PLANNED, PROBE._replace(libraries=libraries), BUILD)["differences"]
+        (difference,) = make_fresh(PLANNED, BLAS, PROBE._replace(libraries=libraries), BUILD)["differences"]
         assert (difference["pool"], difference["planned"], difference["observed"]) == (name, 3, [64])
 
-    def test_blas_makes_no_more_threads_than_there_are_cpus(self):
+    def test_fewer_blas_threads_are_no_fault(self):
+        """OpenBLAS makes no more than it sees CPUs, and than it was built for."""
         libraries = [{"api": "blas", "kind": "openblas", "library": "libopenblas", "threads": 2}]
-        assert make_fresh(PLANNED, PROBE._replace(libraries=libraries, allowed_cpus=2), BUILD)["agrees"]
+        assert make_fresh(PLANNED, BLAS, PROBE._replace(libraries=libraries), BUILD)["agrees"]
+
+    @pytest.mark.parametrize(("kind", "threads", "agrees"), [("mkl", 2, True), ("mkl", 3, False), ("other", 9, True)])
+    def test_each_blas_has_its_own_variable(self, kind, threads, agrees):
+        libraries = [{"api": "blas", "kind": kind, "library": "lib", "threads": threads}]
+        assert make_fresh(PLANNED, BLAS, PROBE._replace(libraries=libraries), BUILD)["agrees"] == agrees
 
 
 class TestScript:
@@ -145,10 +153,13 @@ class TestScript:
         assert document["observed"]["inter_op_pools"] == [2, 6, 4]
         assert [row["observed"] for row in document["differences"]] == [[4, 6]]
 
-    def test_no_tensorflow_used(self):
+    def test_nothing_observed(self):
+        """A script that uses no TensorFlow, or silences its log, has not been verified."""
         document = make_of_script(PLANNED, (), 1, 8, None)
-        assert document["agrees"]
-        assert document["observed"]["intra_op"] == {"log": None, "threads": None}
+        assert not document["agrees"]
+        (difference,) = document["differences"]
+        assert difference["kind"] == "not_observed"
+        assert "TF_CPP_MIN_LOG_LEVEL" in difference["reason"]
         assert (document["tensorflow"], document["distribution"]) == (None, None)
 
     @pytest.mark.parametrize("inter_op", [1, 2])
@@ -164,7 +175,7 @@ class TestScript:
     def test_timeout_without_tensorflow(self):
         document = with_timeout(make_of_script(PLANNED, (), 1, 8, BUILD), 2.5)
         assert not document["agrees"]
-        assert document["differences"][0]["reason"] == "the script did not end within 2.5 s"
+        assert document["differences"][-1]["reason"] == "the script did not end within 2.5 s"
 
 
 def test_planned_numbers():
@@ -174,5 +185,8 @@ def test_planned_numbers():
         "TF_NUM_INTEROP_THREADS": "02",
         "OMP_NUM_THREADS": "4,2",
         "OPENBLAS_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "5",
+        "BLIS_NUM_THREADS": "6",
     }
-    assert planned_numbers(environ) == {"intra_op": 3, "inter_op": 2, "omp": 4, "blas": 1}
+    assert planned_numbers(environ) == {"intra_op": 3, "inter_op": 2, "omp": 4}
+    assert planned_blas(environ) == {"openblas": 1, "mkl": 5, "blis": 6}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tflaunch.decision import decide
+from tflaunch.decision import check_strict, decide
 from tflaunch.files import open_tree
 from tflaunch.machine import read_details
 from tflaunch.options import Options
@@ -24,6 +24,7 @@ def explain(
     files = open_tree(sysroot)
     decision = decide(files, options, os.environ)
     details = read_details(files, decision.machine)
+    check_strict(files, options)
     if as_json:
         import json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Annotated
 
 import typer
@@ -39,16 +40,21 @@ def verify(
     decision = decide(files, options, os.environ)
     if not options.quiet:
         say_problems((*files.problems(), *decision.problems))
-    if script:
-        command = Command("script", script[0], script[1:])
+    command = Command("script", script[0], script[1:]) if script else None
+    if options.dry_run:
+        from tflaunch.render import dry_run
+
+        print(dry_run(decision, command.argv() if command else [sys.executable]))
+        return 0
+    if command:
         verification, status = verify_script(decision, command, os.environ, timeout)
     else:
         verification, status = verify_fresh(decision, os.environ)
     if as_json:
         import json
 
-        # One line: behind what a script printed, the last line is the document.
-        print(json.dumps(verification, indent=None if script else 2))
-    else:
+        # A line of its own: behind what a script printed, the last line is the document.
+        print("\n" + json.dumps(verification) if script else json.dumps(verification, indent=2))
+    elif not (script and options.quiet):
         print_verification(verification, to_standard_error=bool(script))
     return status
