@@ -43,7 +43,7 @@ def find_build(path: Sequence[str] | None = None) -> Build | None:
     for directory in sys.path if path is None else path:
         versions = installed_versions([directory])
         found = next((name for name in TENSORFLOW_DISTRIBUTIONS if name in versions), None)
-        if found is None and not os.path.isdir(os.path.join(directory or ".", "tensorflow")):
+        if found is None and not os.path.isfile(os.path.join(directory, "tensorflow", "__init__.py")):
             continue
         libraries = [os.path.join(directory, "tensorflow", name) for name in LIBRARIES]
         plugin_directory = os.path.join(directory, "tensorflow-plugins")

@@ -71,8 +71,11 @@ class TestFindBuild:
     def test_none(self, site):
         assert find_build([site("numpy-2.1.0")]) is None
 
-    def test_without_metadata(self, site):
-        assert find_build([site(libraries={FRAMEWORK: []})]) == Build("tensorflow", "unknown", (), ())
+    def test_without_metadata(self, site, tmp_path):
+        path = site(libraries={FRAMEWORK: []})
+        assert find_build([path]) is None  # a directory of that name may be anything
+        (tmp_path / "tensorflow" / "__init__.py").write_text("raise SystemExit('imported')")
+        assert find_build([path]) == Build("tensorflow", "unknown", (), ())
 
 
 class TestNeededLibraries:
