@@ -79,7 +79,7 @@ class TestFindBuild:
 
 
 class TestNeededLibraries:
-    """DT_NEEDED as readelf gives it; any other file needs nothing."""
+    """DT_NEEDED as an independent reader gives it; any other file needs nothing."""
 
     def test_a_real_library(self):
         """As pyelftools reads it: a library of a wheel."""
