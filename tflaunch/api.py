@@ -24,6 +24,7 @@ def explain(
     mode: str | None = None,
     rounding: str | None = None,
     override_env: bool | None = None,
+    view: str | None = None,
     strict: bool | None = None,
     sysroot: str = "/",
 ) -> Document:
@@ -58,18 +59,19 @@ def apply(
     and nothing is changed. PYTHON_CPU_COUNT holds for the Pythons that this one starts. Libraries that are imported
     already keep the pools they made at their import; a RuntimeWarning names them.
     """
-    options = _options(locals())
+    # The library of the view is loaded when a process starts, and this one runs.
+    options = _options(locals())._replace(view="off")
     files = Files()
     decision = decide(files, options, os.environ)
-    environ = apply_changes(decision.changes, os.environ)
+    environ = apply_changes(decision.sizes, os.environ)
     _set_in_tensorflow(int(environ["TF_NUM_INTRAOP_THREADS"]), int(environ["TF_NUM_INTEROP_THREADS"]))
-    for change in decision.changes:
+    for change in decision.sizes:
         if change.value is None:
             os.environ.pop(change.name, None)
         else:
             os.environ[change.name] = change.value
     _warn((*files.problems(), *decision.problems))
-    return {change.name: change.value for change in decision.changes if change.value is not None}
+    return {change.name: change.value for change in decision.sizes if change.value is not None}
 
 
 def _options(keywords: dict[str, object]) -> Options:

@@ -10,6 +10,7 @@ from tflaunch.files import Files, Problem
 from tflaunch.machine import Machine, read_machine
 from tflaunch.options import Options
 from tflaunch.policy import Limit, Plan, make_limit, make_plan
+from tflaunch.view import View, make_view, make_view_environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +23,15 @@ class Decision(NamedTuple):
     machine: Machine
     limit: Limit
     plan: Plan
-    changes: tuple[Change, ...]
+    view: View
+    sizes: tuple[Change, ...]
+    view_changes: tuple[Change, ...]
     problems: tuple[Problem, ...]
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What is done with each variable: those that size pools, and those of the view."""
+        return (*self.sizes, *self.view_changes)
 
 
 def check_strict(files: Files, options: Options) -> None:
@@ -34,11 +42,14 @@ def check_strict(files: Files, options: Options) -> None:
 
 
 def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decision:
-    """Facts, limit, plan and environment. TflaunchError with --strict when a file could not be used."""
+    """Facts, limit, plan, view and environment. TflaunchError with --strict when a file could not be used."""
     machine = read_machine(files)
     quota = read_quota(files)
     check_strict(files, options)
     limit, limit_problems = make_limit(machine, quota, options)
     plan, plan_problems = make_plan(machine, limit, options)
-    changes, change_problems = make_environment(plan, environ, options)
-    return Decision(machine, limit, plan, changes, (*limit_problems, *plan_problems, *change_problems))
+    view, view_problems = make_view(machine, plan, options)
+    sizes, size_problems = make_environment(plan, environ, options)
+    view_changes = make_view_environment(view, environ, options)
+    problems = (*limit_problems, *plan_problems, *size_problems, *view_problems)
+    return Decision(machine, limit, plan, view, sizes, view_changes, problems)

@@ -76,11 +76,12 @@ def summary(decision: Decision) -> str:
     values = {
         change.name: f"{change.value}{' (exported)' if change.action == 'keep' else ''}" for change in decision.changes
     }
-    limit = decision.limit
+    limit, view = decision.limit, decision.view
+    seen = "" if view.cpus is None else f", sees {view.cpus} of {len(decision.machine.allowed)} CPUs"
     return (
         f"{limit.cpus} CPU{'' if str(limit.cpus) == '1' else 's'} ({limit.reason}): "
         f"intra-op {values['TF_NUM_INTRAOP_THREADS']}, inter-op {values['TF_NUM_INTEROP_THREADS']}, "
-        f"OMP {values['OMP_NUM_THREADS']}"
+        f"OMP {values['OMP_NUM_THREADS']}{seen}"
     )
 
 

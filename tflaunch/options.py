@@ -38,6 +38,7 @@ class Options(NamedTuple):
     mode: str = "throughput"
     rounding: str = "auto"
     override_env: bool = False
+    view: str = "auto"
     bind: str = "none"
     strict: bool = False
     dry_run: bool = False
@@ -135,6 +136,13 @@ OPTIONS = (
         "HOW",
     ),
     Option("override_env", _parse_switch, "Replace values that the caller exported, such as OMP_NUM_THREADS."),
+    Option(
+        "view",
+        _choice("auto", "on", "off"),
+        "Let the program see only the CPUs of the limit when it asks how many there are: auto (the default: where it "
+        "sees more), on or off.",
+        "WHEN",
+    ),
     Option("bind", _parse_bind, "Bind threads to CPUs: none (the default). cores is not available yet.", "WHERE"),
     Option("strict", _parse_switch, "Fail when a file of the kernel cannot be used, instead of warning."),
     Option("dry_run", _parse_switch, "run: print the environment changes and the command, run nothing."),

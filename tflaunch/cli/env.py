@@ -25,9 +25,11 @@ def env(
 
     if form not in FORMATS:
         raise UsageError(f"--format {form} cannot be used", "give one of " + ", ".join(FORMATS))
+    if options.view == "auto":  # a shell, and all that it starts, is given a preloaded library only when asked
+        options = options._replace(view="off")
     files = Files()
     decision = decide(files, options, os.environ)
     if not options.quiet:
         say_problems((*files.problems(), *decision.problems))
-    print(FORMATS[form](decision.changes), end="")
+    print(FORMATS[form](decision.changes if options.view == "on" else decision.sizes), end="")
     return 0

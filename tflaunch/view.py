@@ -1,0 +1,128 @@
+"""The view: how many CPUs the program sees when it asks, and the preloaded library (view.c) that answers.
+
+Pools that no variable sizes (tf.data, XLA, JAX, multiprocessing) ask the C library how many CPUs there are. The library
+of the view answers with the number of the plan. Nothing is pinned: only answers change.
+
+LD_PRELOAD             the library, before what the caller preloads            ld.so(8)
+TFLAUNCH_VIEW_CPUS     how many CPUs are seen
+TFLAUNCH_VIEW_FIRST    one CPU of each core, seen before their siblings; only where cores have several CPUs
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from tflaunch._namedtuple import NamedTuple
+from tflaunch.cpulist import format_cpulist
+from tflaunch.environment import Change
+from tflaunch.files import Problem
+from tflaunch.machine import Machine
+from tflaunch.options import Options
+from tflaunch.policy import Plan
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LIBRARY = "libtflaunch_view.so"
+VARIABLES = ("LD_PRELOAD", "TFLAUNCH_VIEW_CPUS", "TFLAUNCH_VIEW_FIRST")
+
+# Their runtime must stand first among the preloaded libraries, or their programs end at the start.
+SANITIZERS = ("libasan.so", "libtsan.so", "liblsan.so", "libubsan.so", "libhwasan.so", "libclang_rt.")
+
+
+class Library(NamedTuple):
+    """The library of the view: its path, or why it cannot be used."""
+
+    path: str | None
+    problem: str | None = None
+
+
+class View(NamedTuple):
+    """cpus: how many CPUs the program sees, None for all; first: those that are seen before others."""
+
+    cpus: int | None
+    first: frozenset[int]
+    library: Library | None
+    reason: str
+
+
+def find_library(directory: str | None = None) -> Library:
+    """The library beside the files of tflaunch, or beside the archive that holds them."""
+    if not sys.platform.startswith("linux"):
+        return Library(None, "it needs the dynamic loader of Linux")
+    directory = directory or os.path.dirname(os.path.abspath(__file__))
+    while not os.path.isdir(directory):  # inside a zip file
+        directory = os.path.dirname(directory)
+    path = os.path.join(directory, LIBRARY)
+    if not os.path.isfile(path):
+        return Library(None, f"there is no {LIBRARY} beside tflaunch, which was installed without a C compiler")
+    if any(character in path for character in " :$"):
+        return Library(None, f"LD_PRELOAD cannot name a path with a blank, colon or dollar sign: {path}")
+    try:
+        if not os.access(path, os.R_OK):
+            return Library(None, f"{path} cannot be read")
+        if os.statvfs(path).f_flag & os.ST_NOEXEC:
+            return Library(None, f"{path} is on a file system mounted noexec")
+    except OSError as error:
+        return Library(None, f"{path}: {error.strerror}")
+    return Library(path)
+
+
+def make_view(
+    machine: Machine, plan: Plan, options: Options, library: Library | None = None
+) -> tuple[View, tuple[Problem, ...]]:
+    """What the program sees: the number of CPUs of the plan, where its affinity mask has more. `library` for tests."""
+    allowed, wanted = len(machine.allowed), plan.python_cpu_count.value
+    if options.view == "off":
+        return View(None, frozenset(), None, options.origin("view") or "not asked for"), ()
+    if options.view == "auto" and allowed <= wanted:
+        return View(None, frozenset(), None, "the program sees no more CPUs than it may use"), ()
+    library = library or find_library()
+    if library.path is None:
+        message = f"the view is not available: {library.problem}"
+        if allowed > wanted:
+            message += f"; tf.data, XLA and others make pools for {allowed} CPUs (--view off says nothing of it)"
+        return View(None, frozenset(), library, f"not available: {library.problem}"), (
+            Problem("view_unavailable", message),
+        )
+    has_siblings = any(len(core) > 1 for core in machine.cores)
+    first = frozenset(min(core) for core in machine.cores) if has_siblings else frozenset()
+    return View(wanted, first, library, f"of {allowed} allowed; {plan.python_cpu_count.reason}"), ()
+
+
+def make_view_environment(view: View, environ: Mapping[str, str], options: Options) -> tuple[Change, ...]:
+    """What is done with the variables of the view; with --view off that of a tflaunch outside of this one ends too."""
+    preloaded = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
+    others = [entry for entry in preloaded if entry and os.path.basename(entry) != LIBRARY]
+    if view.cpus is None or view.library is None or view.library.path is None:
+        if options.view != "off" or not any(os.path.basename(entry) == LIBRARY for entry in preloaded):
+            return ()
+        return tuple(
+            _change(name, value, environ, "--view off ends the view of an outer tflaunch")
+            for name, value in (("LD_PRELOAD", ":".join(others)), (VARIABLES[1], ""), (VARIABLES[2], ""))
+            if name in environ
+        )
+    position = 0
+    while position < len(others) and os.path.basename(others[position]).startswith(SANITIZERS):
+        position += 1
+    others.insert(position, view.library.path)
+    why = f"the program sees {view.cpus} CPU{'' if view.cpus == 1 else 's'}"
+    changes = [
+        _change("LD_PRELOAD", ":".join(others), environ, f"{why} when it asks"),
+        _change("TFLAUNCH_VIEW_CPUS", str(view.cpus), environ, f"{why} {view.reason}"),
+    ]
+    if view.first or "TFLAUNCH_VIEW_FIRST" in environ:
+        first = format_cpulist(view.first)
+        changes.append(_change("TFLAUNCH_VIEW_FIRST", first, environ, "one CPU of each core before their siblings"))
+    return tuple(changes)
+
+
+def _change(name: str, value: str, environ: Mapping[str, str], reason: str) -> Change:
+    if not value:
+        return Change(name, None, "unset", reason)
+    exported = environ.get(name)
+    if exported is None:
+        return Change(name, value, "set", reason)
+    return Change(name, value, "keep" if exported == value else "replace", reason)
