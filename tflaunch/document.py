@@ -10,7 +10,7 @@ from tflaunch.environment import BINDING_VARIABLES
 from tflaunch.files import Files
 from tflaunch.machine import Details
 from tflaunch.policy import Plan
-from tflaunch.readers import find_installed, read_by
+from tflaunch.readers import affected_by_view, find_installed, read_by
 
 
 class CpuKindDocument(TypedDict):
@@ -61,6 +61,15 @@ class NumberDocument(TypedDict):
     reason: str
 
 
+class ViewDocument(TypedDict):
+    """cpus: how many CPUs the program sees, null for all that are allowed; affects: who is answered by the view."""
+
+    cpus: int | None
+    library: str | None
+    reason: str
+    affects: list[str]
+
+
 class VariableDocument(TypedDict):
     """action is "set", "keep", "replace" or "unset"; value is null when it is unset."""
 
@@ -85,6 +94,7 @@ class Document(TypedDict):
     machine: MachineDocument
     limit: LimitDocument
     plan: dict[str, NumberDocument]
+    view: ViewDocument
     environment: list[VariableDocument]
     warnings: list[ProblemDocument]
 
@@ -128,6 +138,12 @@ def make_document(decision: Decision, details: Details, files: Files) -> Documen
         "plan": {
             name: {"value": getattr(decision.plan, name).value, "reason": getattr(decision.plan, name).reason}
             for name in Plan._fields
+        },
+        "view": {
+            "cpus": decision.view.cpus,
+            "library": decision.view.library,
+            "reason": decision.view.reason,
+            "affects": [] if decision.view.cpus is None else affected_by_view(installed),
         },
         "environment": [
             {

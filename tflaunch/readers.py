@@ -10,6 +10,7 @@ import sys
 
 from tflaunch._namedtuple import NamedTuple
 from tflaunch.builds import Build, find_build, installed_versions
+from tflaunch.view import LIBRARY
 
 TENSORFLOW = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 OPENBLAS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
@@ -27,6 +28,19 @@ DISTRIBUTIONS = {
     "torch": ("PyTorch", ("OMP_NUM_THREADS", "MKL_NUM_THREADS")),
 }
 
+# distribution: what people call it, of those that ask the C library how many CPUs there are (tests/matrix)
+ASKING = {
+    "numpy": "NumPy (OpenBLAS)",
+    "scipy": "SciPy (OpenBLAS)",
+    "scikit-learn": "scikit-learn (OpenMP)",
+    "joblib": "joblib",
+    "jaxlib": "JAX (XLA)",
+    "numba": "Numba",
+    "polars": "Polars",
+    "torch": "PyTorch",
+}
+NOT_ASKING = "static programs, Intel's OpenMP runtime, programs that read /proc/cpuinfo or /sys"
+
 
 class Installed(NamedTuple):
     """The distributions of this interpreter by their normalized names, and the TensorFlow among them."""
@@ -42,12 +56,23 @@ def find_installed() -> Installed:
 
 def read_by(variable: str, installed: Installed) -> list[str]:
     """Who reads the variable; empty when nothing installed does."""
+    if variable == "LD_PRELOAD":
+        return ["the dynamic loader"]
+    if variable.startswith("TFLAUNCH_VIEW_"):
+        return [LIBRARY]
     if variable == "PYTHON_CPU_COUNT":
         return ["Python (os.cpu_count)"] if sys.version_info >= (3, 13) else []
     readers = [DISTRIBUTIONS[name] for name in DISTRIBUTIONS if name in installed.distributions]
     if installed.build is not None:
         readers = [*_tensorflow(installed.build), *readers]
     return list(dict.fromkeys(label for label, variables in readers if variable in variables))
+
+
+def affected_by_view(installed: Installed) -> list[str]:
+    """Who asks how many CPUs there are, and so is answered by the view."""
+    tensorflow = ["TensorFlow (tf.data, XLA)"] if installed.build is not None else []
+    others = [label for name, label in ASKING.items() if name in installed.distributions]
+    return [*tensorflow, "Python (os.cpu_count, multiprocessing, concurrent.futures)", *others]
 
 
 def _tensorflow(build: Build) -> list[tuple[str, tuple[str, ...]]]:

@@ -18,7 +18,7 @@ from tflaunch.environment import BINDING_VARIABLES
 from tflaunch.files import Files
 from tflaunch.machine import Details
 from tflaunch.policy import Plan
-from tflaunch.readers import find_installed, read_by
+from tflaunch.readers import NOT_ASKING, affected_by_view, find_installed, read_by
 from tflaunch.text import printable
 
 LABELS = {
@@ -47,6 +47,7 @@ def print_explanation(decision: Decision, details: Details, files: Files) -> Non
         ("CPUs", _picture(decision, files, allowed="■" if unicode else "#", other="·" if unicode else ".")),
         ("Limit", _limit(decision)),
         ("Plan", _plan(decision)),
+        ("View", _view(decision)),
         ("Environment", _environment(decision)),
         ("Not sized", _not_sized(decision)),
         ("Warnings", _warnings(decision, files)),
@@ -151,6 +152,18 @@ def _plan(decision: Decision) -> Table:
     return table
 
 
+def _view(decision: Decision) -> Text:
+    view = decision.view
+    if view.cpus is None:
+        return Text(f"all {_count(len(decision.machine.allowed), 'CPU')}: {view.reason}")
+    text = Text(
+        f"{_count(view.cpus, 'CPU')} {view.reason}\nseen by {', '.join(affected_by_view(find_installed()))}\n"
+        f"not by {NOT_ASKING}"
+    )
+    text.stylize("bold", 0, len(_count(view.cpus, "CPU")))
+    return text
+
+
 def _environment(decision: Decision) -> Table:
     installed = find_installed()
     table = _grid()
@@ -183,11 +196,11 @@ def _action(action: str) -> Text:
 def _not_sized(decision: Decision) -> Text | None:
     """The pools that no variable sizes, where that makes a difference (measured: docs/policy.md)."""
     allowed = len(decision.machine.allowed)
-    if decision.limit.cpus.ceil() >= allowed:
+    if decision.view.cpus is not None or decision.limit.cpus.ceil() >= allowed:
         return None
     return Text(
         f"tf.data makes {allowed} threads for each iterator and XLA {allowed} for its host executor, one for each CPU "
-        "the process sees. No variable changes that; in the script, "
+        "the process sees. No variable changes that; the view (--view) does, and in the script "
         "options.threading.private_threadpool_size of a tf.data.Dataset does."
     )
 

@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tflaunch.text import printable
-from tflaunch.verification import SIZED_POOLS, Difference, Verification, planned_of
+from tflaunch.verification import SIZED_POOLS, Difference, Verification, openmp_pool, planned_of
 
 
 def print_verification(verification: Verification, *, to_standard_error: bool) -> None:
@@ -20,9 +20,11 @@ def print_verification(verification: Verification, *, to_standard_error: bool) -
         console.print()
         console.print(_others(verification))
     observed = verification["observed"]
-    console.print(
-        f"\n{observed['process_threads']} threads in the process, which sees {observed['allowed_cpus']} CPUs\n"
-    )
+    line = f"{observed['process_threads']} threads in the process, which sees {observed['allowed_cpus']} CPUs"
+    view = verification["view"]
+    if view and view["process_threads_without"] is not None:
+        line += f"; without the view {view['process_threads_without']}, and it sees {view['allowed_cpus_without']}"
+    console.print(f"\n{line}\n", soft_wrap=False)
     if verification["agrees"]:
         console.print("All as planned.", style="green")
     for difference in verification["differences"]:
@@ -58,11 +60,14 @@ def _others(verification: Verification) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("pool", no_wrap=True)
     table.add_column("threads", justify="right")
+    view = verification["view"]
+    without = {pool["name"]: str(pool["threads"]) for pool in view["pools_without"]} if view else {}
+    if without:
+        table.add_column("without the view", justify="right")
     table.add_column("sized by", overflow="fold")
-    for pool in verification["pools"]:
-        table.add_row(printable(pool["name"]), str(pool["threads"]), pool["sized_by"])
-    for library in verification["openmp"]:
-        table.add_row(printable(library["library"]), str(library["threads"]), "OMP_NUM_THREADS")
+    for pool in (*verification["pools"], *map(openmp_pool, verification["openmp"])):
+        threads = [str(pool["threads"])] + ([without.get(pool["name"], "")] if without else [])
+        table.add_row(printable(pool["name"]), *threads, pool["sized_by"])
     return table
 
 

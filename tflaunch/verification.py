@@ -16,6 +16,7 @@ SCRIPT_SETS_IT = (
 )
 NOT_OBSERVED = "TensorFlow wrote of no pool: the script made none, or sets TF_CPP_MIN_LOG_LEVEL itself"
 ASYNC_COMPILER_THREADS = 10
+VIEW_NOT_LOADED = "the library of the view was not loaded (LD_PRELOAD), or a mask was set before"
 # What sizes a BLAS library, by threadpoolctl's name of its interface.
 BLAS_VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
 
@@ -52,14 +53,24 @@ class Difference(TypedDict):
     reason: str | None
 
 
+class View(TypedDict):
+    """cpus: how many CPUs the process is to see; the rest is what was observed without the view."""
+
+    cpus: int
+    allowed_cpus_without: int | None
+    process_threads_without: int | None
+    pools_without: list[Pool]
+
+
 class Verification(TypedDict):
-    """The document; fields may be added."""
+    """The document; view is null where none is planned; fields may be added."""
 
     schema: int
     tensorflow: str | None
     distribution: str | None
     planned: dict[str, int]
     observed: dict[str, object]
+    view: View | None
     pools: list[Pool]
     openmp: list[Library]
     agrees: bool
@@ -129,6 +140,7 @@ def make_fresh(planned: dict[str, int], blas: dict[str, int], probe: Probe, buil
         distribution=build.distribution if build else None,
         planned=planned,
         observed={**observed, "allowed_cpus": probe.allowed_cpus, "process_threads": probe.process_threads},
+        view=None,
         pools=[*_unsized_pools(probe), *blas_pools],
         openmp=openmp,
         agrees=not differences,
@@ -162,11 +174,35 @@ def make_of_script(
             "allowed_cpus": allowed_cpus,
             "process_threads": process_threads,
         },
+        view=None,
         pools=[],
         openmp=[],
         agrees=not differences,
         differences=differences,
     )
+
+
+def with_view(verification: Verification, cpus: int, without: Verification) -> Verification:
+    """The document of a fresh interpreter that was to see so many CPUs, beside the one without the view."""
+    allowed, seen = without["observed"]["allowed_cpus"], verification["observed"]["allowed_cpus"]
+    view = View(
+        cpus=cpus,
+        allowed_cpus_without=_count(allowed),
+        process_threads_without=_count(without["observed"]["process_threads"]),
+        pools_without=[*without["pools"], *map(openmp_pool, without["openmp"])],
+    )
+    # A mask may have become smaller than the view since it was planned.
+    wanted = min(cpus, _count(allowed))
+    differences = verification["differences"]
+    if seen != wanted:
+        differences = [*differences, _difference("view", "not_as_planned", wanted, [_count(seen)], VIEW_NOT_LOADED)]
+    return {**verification, "view": view, "agrees": not differences, "differences": differences}
+
+
+def with_view_of_script(verification: Verification, cpus: int) -> Verification:
+    """The document of a script that was to see so many CPUs; it runs once, so there is nothing beside it."""
+    view = View(cpus=cpus, allowed_cpus_without=None, process_threads_without=None, pools_without=[])
+    return {**verification, "view": view}
 
 
 def with_timeout(verification: Verification, seconds: float) -> Verification:
@@ -207,6 +243,11 @@ def _blas_pool(row: dict[str, object]) -> Pool:
     return Pool(name=str(row["library"]), threads=int(str(row["threads"])), sized_by=sized_by)
 
 
+def openmp_pool(library: Library) -> Pool:
+    """A loaded OpenMP runtime as a row beside the other pools."""
+    return Pool(name=library["library"], threads=library["threads"], sized_by="OMP_NUM_THREADS")
+
+
 def _compare(pool: str, planned: dict[str, int], observed: Observed) -> list[Difference]:
     """The observations must agree with each other and with the plan."""
     wanted = planned_of(pool, planned)
@@ -220,6 +261,10 @@ def _compare(pool: str, planned: dict[str, int], observed: Observed) -> list[Dif
     if threads is not None and threads != wanted:
         differences.append(_difference(pool, "not_as_planned", wanted, [threads], None))
     return differences
+
+
+def _count(observed: object) -> int:
+    return observed if isinstance(observed, int) else 0
 
 
 def _difference(pool: str, kind: str, planned: int | None, observed: list[int], reason: str | None) -> Difference:

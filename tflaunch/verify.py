@@ -14,12 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from tflaunch._namedtuple import NamedTuple
 from tflaunch.builds import find_build
 from tflaunch.decision import Decision
-from tflaunch.environment import apply_changes
+from tflaunch.environment import Change, apply_changes
 from tflaunch.errors import TflaunchError
 from tflaunch.files import Files
 from tflaunch.launch import Command, check
@@ -33,6 +34,8 @@ from tflaunch.verification import (
     planned_blas,
     planned_numbers,
     with_timeout,
+    with_view,
+    with_view_of_script,
 )
 
 # Importing TensorFlow takes seconds; on a throttled or emulated machine minutes.
@@ -71,11 +74,24 @@ class Run(NamedTuple):
 
 
 def verify_fresh(decision: Decision, environ: Mapping[str, str]) -> tuple[Verification, int]:
-    """Observe a fresh interpreter under the plan; the document, and 0 when all is as planned, else 1."""
-    planned_environ = apply_changes(decision.changes, environ)
+    """Observe a fresh interpreter under the plan; the document, and 0 when all is as planned, else 1.
+
+    Where the plan has a view, a second interpreter without it is observed too, for its pools beside those of the first.
+    """
     build = find_build()
-    findings = probe(planned_environ)
-    verification = make_fresh(planned_numbers(planned_environ), planned_blas(planned_environ), findings, build)
+
+    def observe(changes: tuple[Change, ...]) -> Verification:
+        planned_environ = apply_changes(changes, environ)
+        findings = probe(planned_environ)
+        return make_fresh(planned_numbers(planned_environ), planned_blas(planned_environ), findings, build)
+
+    if decision.view.cpus is None:
+        verification = observe(decision.changes)
+    else:
+        # At the same time: each spends most of its seconds on importing TensorFlow.
+        with ThreadPoolExecutor(2) as pool:
+            verification, without = pool.map(observe, (decision.changes, decision.sizes))
+        verification = with_view(verification, decision.view.cpus, without)
     return verification, 0 if verification["agrees"] else 1
 
 
@@ -90,9 +106,10 @@ def verify_script(
     planned_environ = apply_changes(decision.changes, environ)
     run = run_script(command.argv(), planned_environ, timeout)
     build = find_build()
-    verification = make_of_script(
-        planned_numbers(planned_environ), run.pools, run.process_threads, len(decision.machine.allowed), build
-    )
+    seen = decision.view.cpus or len(decision.machine.allowed)
+    verification = make_of_script(planned_numbers(planned_environ), run.pools, run.process_threads, seen, build)
+    if decision.view.cpus is not None:
+        verification = with_view_of_script(verification, decision.view.cpus)
     if run.timed_out and timeout is not None:
         return with_timeout(verification, timeout), 1
     if build is None and not run.pools:

@@ -44,7 +44,7 @@ class View(NamedTuple):
 
     cpus: int | None
     first: frozenset[int]
-    library: Library | None
+    library: str | None
     reason: str
 
 
@@ -84,19 +84,19 @@ def make_view(
         message = f"the view is not available: {library.problem}"
         if allowed > wanted:
             message += f"; tf.data, XLA and others make pools for {allowed} CPUs (--view off says nothing of it)"
-        return View(None, frozenset(), library, f"not available: {library.problem}"), (
+        return View(None, frozenset(), None, f"not available: {library.problem}"), (
             Problem("view_unavailable", message),
         )
     has_siblings = any(len(core) > 1 for core in machine.cores)
     first = frozenset(min(core) for core in machine.cores) if has_siblings else frozenset()
-    return View(wanted, first, library, f"of {allowed} allowed; {plan.python_cpu_count.reason}"), ()
+    return View(wanted, first, library.path, f"of {allowed} allowed; {plan.python_cpu_count.reason}"), ()
 
 
 def make_view_environment(view: View, environ: Mapping[str, str], options: Options) -> tuple[Change, ...]:
     """What is done with the variables of the view; with --view off that of a tflaunch outside of this one ends too."""
     preloaded = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
     others = [entry for entry in preloaded if entry and os.path.basename(entry) != LIBRARY]
-    if view.cpus is None or view.library is None or view.library.path is None:
+    if view.cpus is None or view.library is None:
         if options.view != "off" or not any(os.path.basename(entry) == LIBRARY for entry in preloaded):
             return ()
         return tuple(
@@ -107,7 +107,7 @@ def make_view_environment(view: View, environ: Mapping[str, str], options: Optio
     position = 0
     while position < len(others) and os.path.basename(others[position]).startswith(SANITIZERS):
         position += 1
-    others.insert(position, view.library.path)
+    others.insert(position, view.library)
     why = f"the program sees {view.cpus} CPU{'' if view.cpus == 1 else 's'}"
     changes = [
         _change("LD_PRELOAD", ":".join(others), environ, f"{why} when it asks"),
