@@ -17,7 +17,7 @@ import signal
 import statistics
 
 from common import describe_machine, markdown, ratio
-from session import Measurement, Patience, Session, disturbance, p99_ms
+from session import Measurement, Patience, Session, disturbance, percentile_ms, take_turns
 
 PROGRAMS = ("cnn", "mlp", "wide", "matmul", "infer", "data")
 SETTINGS = ((1, 1), (1, 2), (2, 1), (2, 2))
@@ -54,7 +54,6 @@ def main() -> None:
 
 def measure(quota: float, rounds: int, seconds: float, patience: Patience) -> dict[str, Turns]:
     """All programs with all settings in turns, in another order of the settings each round."""
-    turns: dict[str, Turns] = {program: {setting: [] for setting in SETTINGS} for program in PROGRAMS}
     with contextlib.ExitStack() as stack:
         sessions = {
             (intra, inter): stack.enter_context(
@@ -67,22 +66,13 @@ def measure(quota: float, rounds: int, seconds: float, patience: Patience) -> di
             )
             for intra, inter in SETTINGS
         }
-        for number in range(rounds + 1):
-            first = number % len(SETTINGS)
-            for program in PROGRAMS:
-                for setting in SETTINGS[first:] + SETTINGS[:first]:
-                    if number == 0:  # builds the models
-                        sessions[setting].measure(program, 0.5)
-                    else:
-                        measurement = patience.measure(sessions[setting], program, seconds)
-                        turns[program][setting].append(measurement)
-    return turns
+        return take_turns(sessions, PROGRAMS, rounds, seconds, patience)
 
 
 def _cell(turns: list[Measurement]) -> str:
     rate = statistics.median(turn.steps_per_second() for turn in turns)
     throttled = statistics.median(turn.throttled for turn in turns)
-    return f"{rate:.1f} · {p99_ms(turns):.3g} · {throttled:.0%}"
+    return f"{rate:.1f} · {percentile_ms(turns, 99):.3g} · {throttled:.0%}"
 
 
 def _ratios(turns: Turns) -> list[str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from common import percentile
 from group import Group
@@ -22,6 +22,8 @@ SIZED_BY = ("TF_NUM_", "OMP_", "KMP_", "OPENBLAS_", "MKL_", "GOMP_", "TFLAUNCH_"
 
 # Of the measuring machine's CPUs. The kernel's own work and this script take a few hundredths.
 DISTURBED_CPUS = 0.15
+
+Name = TypeVar("Name")
 
 
 class Measurement(NamedTuple):
@@ -107,6 +109,23 @@ class Patience:
         return min(turns, key=lambda turn: turn.others)
 
 
+def take_turns(
+    sessions: Mapping[Name, Session], programs: Sequence[str], rounds: int, seconds: float, patience: Patience
+) -> dict[str, dict[Name, list[Measurement]]]:
+    """The turns of each program in all sessions, in another order of the sessions each round."""
+    turns: dict[str, dict[Name, list[Measurement]]] = {program: {name: [] for name in sessions} for program in programs}
+    names = list(sessions)
+    for number in range(rounds + 1):
+        first = number % len(names)
+        for program in programs:
+            for name in names[first:] + names[:first]:
+                if number == 0:  # builds the models
+                    sessions[name].measure(program, 0.5)
+                else:
+                    turns[program][name].append(patience.measure(sessions[name], program, seconds))
+    return turns
+
+
 def _cpus_in_use(seconds: float) -> float:
     """CPUs of the machine that were busy, while nothing is measured."""
     ticks = _busy_ticks()
@@ -120,9 +139,9 @@ def _busy_ticks() -> int:
     return user + nice + system + irq + softirq + steal
 
 
-def p99_ms(turns: Sequence[Measurement]) -> float:
+def percentile_ms(turns: Sequence[Measurement], percent: float) -> float:
     """Over the steps of all turns."""
-    return 1000 * percentile([duration for turn in turns for duration in turn.durations], 99)
+    return 1000 * percentile([duration for turn in turns for duration in turn.durations], percent)
 
 
 def disturbance(turns: Sequence[Measurement]) -> str:

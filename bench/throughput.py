@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from common import build_many_cpus, describe_machine, markdown, ratio
-from session import Measurement, Patience, Session, disturbance, p99_ms
+from session import Measurement, Patience, Session, disturbance, percentile_ms, take_turns
 
 CPUS = 64
 PROGRAMS = {"cnn": "training, small CNN", "infer": "inference, batch of 1", "data": "training from tf.data"}
@@ -61,20 +61,14 @@ def main() -> None:
 def compare(
     quota: float, rounds: int, seconds: float, patience: Patience, variables: dict[str, str]
 ) -> dict[str, tuple[list[Measurement], list[Measurement]]]:
-    """The turns of each program without and with tflaunch; which of them is first changes from round to round."""
-    turns: dict[str, tuple[list[Measurement], list[Measurement]]] = {program: ([], []) for program in PROGRAMS}
+    """The turns of each program without and with tflaunch."""
     with contextlib.ExitStack() as stack:
-        plain = stack.enter_context(Session("plain", quota, [], variables))
-        launched = stack.enter_context(Session("tflaunch", quota, [str(TFLAUNCH), "run"], variables))
-        for number in range(rounds + 1):
-            for program, (without, with_tflaunch) in turns.items():
-                pairs = [(plain, without), (launched, with_tflaunch)]
-                for session, measurements in pairs if number % 2 else reversed(pairs):
-                    if number == 0:  # builds the models
-                        session.measure(program, 0.5)
-                    else:
-                        measurements.append(patience.measure(session, program, seconds))
-    return turns
+        sessions = {
+            name: stack.enter_context(Session(name, quota, launcher, variables))
+            for name, launcher in (("plain", []), ("tflaunch", [str(TFLAUNCH), "run"]))
+        }
+        turns = take_turns(sessions, list(PROGRAMS), rounds, seconds, patience)
+    return {program: (of_program["plain"], of_program["tflaunch"]) for program, of_program in turns.items()}
 
 
 def _cells(without: Sequence[Measurement], with_tflaunch: Sequence[Measurement]) -> list[str]:
@@ -83,7 +77,7 @@ def _cells(without: Sequence[Measurement], with_tflaunch: Sequence[Measurement])
     threads = [str(max(turn.threads for turn in turns)) for turns in both]
     throttled = [f"{statistics.median(turn.throttled for turn in turns):.0%}" for turns in both]
     return [
-        *(f"{statistics.median(rate):.1f}/s, {p99_ms(turns):.3g} ms" for rate, turns in zip(rates, both)),
+        *(f"{statistics.median(rate):.1f}/s, {percentile_ms(turns, 99):.3g} ms" for rate, turns in zip(rates, both)),
         ratio(rates[1], rates[0]),
         " → ".join(threads),
         " → ".join(throttled),

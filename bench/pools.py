@@ -1,0 +1,143 @@
+"""What the view adds to the variables: threads of the whole process, speed and throttling under a CPU quota.
+
+    sudo .venv/bin/python bench/pools.py [--rounds 5] [--seconds 2] [--quota 1 --quota 2] [--also '--inter-op 1']
+
+TF_NUM_* size two pools of TensorFlow. Others, tf.data's among them, have a thread for each CPU that the process sees;
+the view lets it see those of the quota. Compared are plain `python` (TensorFlow's default), the variables without the
+view, the view without the variables, both, and both with the threads bound to cores. All of them run on an emulated
+host with 64 CPUs (many_cpus.c), each in a control group of its own with the same real quota, measured in turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from common import build_many_cpus, describe_machine, markdown, ratio
+from session import Measurement, Patience, Session, disturbance, percentile_ms, take_turns
+
+from tflaunch.view import find_library
+
+CPUS = 64
+PROGRAMS = {"cnn": "plain CNN training", "data": "tf.data + CNN training"}
+RUN = (str(Path(sys.executable).with_name("tflaunch")), "run")
+DEFAULT, VARIABLES, BOTH = "TensorFlow's default", "variables only", "both"
+
+# What the project wants of both together.
+MAX_THREADS_AT_2_CPUS = 16
+MIN_RATIO_TO_DEFAULT_AT_1_CPU = 2.0
+
+
+class Variant(NamedTuple):
+    """How the programs are started: by plain python where the launcher is empty."""
+
+    launcher: Sequence[str]
+    variables: dict[str, str]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Variables, view and both under a CPU quota.")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each program and variant (default 5)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of a turn (default 2)")
+    parser.add_argument("--patience", type=float, default=300, help=Patience.__doc__)
+    parser.add_argument("--quota", type=float, action="append", help="CPUs, may be repeated (default 1 and 2)")
+    parser.add_argument(
+        "--also", action="append", default=[], help="options of one more `tflaunch run`, may be repeated"
+    )
+    arguments = parser.parse_args()
+    # Ended by SIGTERM, the groups are removed as they are by ^C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    print(describe_machine())
+    print(
+        f"EMULATED  the host with {CPUS} CPUs is a preloaded library (bench/many_cpus.c); the quota is real\n",
+        flush=True,
+    )
+
+    rows: list[list[str]] = []
+    verdicts: list[str] = []
+    everything: list[Measurement] = []
+    patience = Patience(arguments.patience)
+    with tempfile.TemporaryDirectory() as directory:
+        many_cpus = build_many_cpus(Path(directory), CPUS)
+        for quota in arguments.quota or [1.0, 2.0]:
+            with contextlib.ExitStack() as stack:
+                sessions = {
+                    name: stack.enter_context(Session(str(number), quota, *variant))
+                    for number, (name, variant) in enumerate(make_variants(many_cpus, quota, arguments.also).items())
+                }
+                measured = take_turns(sessions, list(PROGRAMS), arguments.rounds, arguments.seconds, patience)
+            for program, turns in measured.items():
+                rows += [[f"{quota:g}", PROGRAMS[program], name, *_cells(turns, name)] for name in turns]
+                verdicts += judge(quota, program, turns)
+                everything += [turn for turns_of_one in turns.values() for turn in turns_of_one]
+    header = ["quota", "program", "started with", "threads", "steps/s", "p50 ms", "p99 ms", "throttled"]
+    print(markdown([*header, "to the default", "to variables only"], rows), flush=True)
+    print(
+        "\nsteps a second in the median turn, percentiles of a step over all turns, share of throttled periods\n"
+        "ratios of the steps a second in the same round: median (quartiles)\n"
+        f"{arguments.rounds} turns of {arguments.seconds:g} s each; {disturbance(everything)}\n"
+    )
+    print("\n".join(verdicts))
+
+
+def make_variants(many_cpus: str, quota: float, also: Sequence[str]) -> dict[str, Variant]:
+    """What is compared, by the name it gets in the table. The emulation stands behind the view, as the kernel would."""
+    many = {"LD_PRELOAD": many_cpus}
+    library = find_library()
+    if library.path is None:
+        raise SystemExit(f"the view is not available: {library.problem}")
+    view = {"LD_PRELOAD": f"{library.path}:{many_cpus}", "TFLAUNCH_VIEW_CPUS": str(math.ceil(quota))}
+    variants = {
+        DEFAULT: Variant([], many),
+        VARIABLES: Variant([*RUN, "--view", "off"], many),
+        "view only": Variant([], view),
+        BOTH: Variant([*RUN], many),
+    }
+    if "--bind-anyway" in subprocess.run([*RUN, "--help"], check=True, capture_output=True, text=True).stdout:
+        variants["both, bound"] = Variant([*RUN, "--bind", "cores", "--bind-anyway"], many)
+    return variants | {f"both, {options}": Variant([*RUN, *options.split()], many) for options in also}
+
+
+def judge(quota: float, program: str, turns: dict[str, list[Measurement]]) -> list[str]:
+    """What the project wants of both together, and whether it was so."""
+    default, variables, both = (statistics.median(_rates(turns[name])) for name in (DEFAULT, VARIABLES, BOTH))
+    wanted = [(f"at least as fast as {VARIABLES}", both >= variables, f"{both / variables:.2f}")]
+    if quota == 1:
+        factor = MIN_RATIO_TO_DEFAULT_AT_1_CPU
+        wanted.append((f"at least {factor} times the default", both >= factor * default, f"{both / default:.2f}"))
+    if quota == 2:
+        threads = max(turn.threads for turn in turns[BOTH])
+        wanted.append((f"at most {MAX_THREADS_AT_2_CPUS} threads", threads <= MAX_THREADS_AT_2_CPUS, str(threads)))
+    return [
+        f"quota {quota:g}, {PROGRAMS[program]}, {BOTH}: {what}: {'met' if is_met else 'NOT MET'} ({value})"
+        for what, is_met, value in wanted
+    ]
+
+
+def _cells(turns: dict[str, list[Measurement]], name: str) -> list[str]:
+    own = turns[name]
+    return [
+        str(max(turn.threads for turn in own)),
+        f"{statistics.median(_rates(own)):.1f}",
+        f"{percentile_ms(own, 50):.3g}",
+        f"{percentile_ms(own, 99):.3g}",
+        f"{statistics.median(turn.throttled for turn in own):.0%}",
+        *("" if name == other else ratio(_rates(own), _rates(turns[other])) for other in (DEFAULT, VARIABLES)),
+    ]
+
+
+def _rates(turns: Sequence[Measurement]) -> list[float]:
+    return [turn.steps_per_second() for turn in turns]
+
+
+if __name__ == "__main__":
+    main()
