@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from trees import plant
 
+from tflaunch.view import Library
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
@@ -19,6 +21,16 @@ if TYPE_CHECKING:
 def tree(tmp_path: Path) -> Callable[[Mapping[str, str | bytes]], Files]:
     """Plants the files of a small machine below a directory of this test's own."""
     return lambda files: plant(tmp_path, files)
+
+
+@pytest.fixture
+def view_library(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Says where the library of the view is, or why there is none, whatever was built here."""
+
+    def say(path: str | None, problem: str | None = None) -> None:
+        monkeypatch.setattr("tflaunch.view.find_library", lambda: Library(path, problem))
+
+    return say
 
 
 @pytest.fixture

@@ -27,6 +27,16 @@ BLAS = "as OMP: BLAS calls are parallel regions"
 BLOCKTIME = "ms that idle OpenMP threads spin; the default of 200 burns quota"
 
 
+LIBRARY = "/opt/tflaunch/libtflaunch_view.so"
+AFFECTED = [
+    "TensorFlow (tf.data, XLA)",
+    "Python (os.cpu_count, multiprocessing, concurrent.futures)",
+    "NumPy (OpenBLAS)",
+    "scikit-learn (OpenMP)",
+    "joblib",
+]
+
+
 def plant(root, files):
     for path, text in files.items():
         file = root / path.lstrip("/")
@@ -45,6 +55,27 @@ def siblings(*cores):
 
 def packages(**cpus):
     return {f"{CPU}/cpu{cpu}/topology/physical_package_id": name[1:] for name, group in cpus.items() for cpu in group}
+
+
+def view_variables(cpus, reason):
+    """What is set where a view is used and nothing else is preloaded."""
+    why = f"the program sees {cpus} CPU{'' if cpus == 1 else 's'} when it asks"
+    return [
+        {
+            "name": "LD_PRELOAD",
+            "value": LIBRARY,
+            "action": "set",
+            "reason": why,
+            "read_by": ["the dynamic loader"],
+        },
+        {
+            "name": "TFLAUNCH_VIEW_CPUS",
+            "value": str(cpus),
+            "action": "set",
+            "reason": reason,
+            "read_by": ["libtflaunch_view.so"],
+        },
+    ]
 
 
 def numbers(intra_op, omp, cpu_count, intra_op_reason, cpu_count_reason, omp_reason=OMP):
@@ -125,6 +156,12 @@ LAPTOP = {
         "readings": [{"source": "/sys/fs/cgroup/user.slice/cpu.max: max 100000", "cpus": None}],
     },
     "plan": numbers(*LAPTOP_NUMBERS),
+    "view": {
+        "cpus": None,
+        "library": None,
+        "reason": "the program sees no more CPUs than it may use",
+        "affects": [],
+    },
     "environment": variables(*LAPTOP_NUMBERS),
     "warnings": [],
 }
@@ -167,7 +204,23 @@ CONTAINER = {
         "readings": [{"source": CONTAINER_SOURCE, "cpus": 2.0}],
     },
     "plan": numbers(*CONTAINER_NUMBERS),
-    "environment": variables(*CONTAINER_NUMBERS),
+    "view": {
+        "cpus": 2,
+        "library": LIBRARY,
+        "reason": "of 64 allowed; the limit of 2 CPUs as whole CPUs, rounded up",
+        "affects": AFFECTED,
+    },
+    "environment": [
+        *variables(*CONTAINER_NUMBERS),
+        *view_variables(2, "the program sees 2 CPUs of 64 allowed; the limit of 2 CPUs as whole CPUs, rounded up"),
+        {
+            "name": "TFLAUNCH_VIEW_FIRST",
+            "value": "0-31",
+            "action": "set",
+            "reason": "one CPU of each core before their siblings",
+            "read_by": ["libtflaunch_view.so"],
+        },
+    ],
     "warnings": [],
 }
 
@@ -186,6 +239,7 @@ HYBRID_FILES = {
     "/sys/fs/cgroup/batch.slice/cpu.max": "250000 100000",
 }
 HYBRID_ENVIRONMENT = {
+    "TFLAUNCH_VIEW": "off",
     "TFLAUNCH_MODE": "latency",
     "TFLAUNCH_OMP": "3",
     "OMP_NUM_THREADS": "8",
@@ -232,6 +286,7 @@ HYBRID = {
         ],
     },
     "plan": numbers(*HYBRID_NUMBERS),
+    "view": {"cpus": None, "library": None, "reason": "TFLAUNCH_VIEW=off", "affects": []},
     "environment": [
         *variables(
             *HYBRID_NUMBERS,
@@ -283,7 +338,7 @@ def plain_environment(monkeypatch):
     """No variable that tflaunch reads, whoever runs the tests."""
     for name in list(os.environ):
         if (
-            name.startswith(("TFLAUNCH_", "TF_NUM", "OMP_", "KMP_", "GOMP_", "PYTHON_CPU", "LOKY_"))
+            name.startswith(("TFLAUNCH_", "TF_NUM", "OMP_", "KMP_", "GOMP_", "PYTHON_CPU", "LOKY_", "LD_PRELOAD"))
             or "THREADS" in name
         ):
             monkeypatch.delenv(name)
@@ -325,7 +380,8 @@ def conforms(value, annotation):
 class TestDocument:
     """The document says all that was found and decided, the same to a program and on the command line."""
 
-    def test_whole(self, files, environ, document, tmp_path, monkeypatch, installed):
+    def test_whole(self, files, environ, document, tmp_path, monkeypatch, installed, view_library):
+        view_library(LIBRARY)
         plant(tmp_path / "root", files)
         export(monkeypatch, environ)
         assert explain(sysroot=str(tmp_path / "root")) == document

@@ -16,8 +16,9 @@ NODES = "/sys/devices/system/node"
 
 
 @pytest.fixture
-def explain(tree, monkeypatch, capsys):
+def explain(tree, monkeypatch, capsys, view_library):
     """Runs `tflaunch explain --sysroot` on the files and gives the lines it prints."""
+    view_library("/opt/tflaunch/libtflaunch_view.so")
 
     def run(files, *options, columns=80):
         for name in ("NO_COLOR", "FORCE_COLOR", "OMP_NUM_THREADS"):
@@ -121,8 +122,23 @@ class TestNumbers:
         assert any(line.startswith("Environment  set  TF_NUM_INTRAOP_THREADS=2") for line in lines)
 
     def test_what_no_variable_sizes_is_said_where_it_matters(self, explain):
-        assert "Not sized    tf.data makes 64 threads" in "\n".join(explain(CONTAINER))
+        assert "Not sized    tf.data makes 64 threads" in "\n".join(explain(CONTAINER, "--view", "off"))
+        assert "Not sized" not in "\n".join(explain(CONTAINER))
         assert "Not sized" not in "\n".join(explain(LAPTOP))
+
+    def test_the_view_and_who_is_affected_by_it(self, explain):
+        text = " ".join(" ".join(explain(CONTAINER)).split())
+        assert "View 2 CPUs of 64 allowed; the limit of 2 CPUs as whole CPUs, rounded up seen by TensorFlow" in text
+        assert "NumPy (OpenBLAS) not by static programs" in text
+        assert "View all 8 CPUs: the program sees no more CPUs than it may use" in " ".join(
+            " ".join(explain(LAPTOP)).split()
+        )
+
+    def test_why_there_is_no_view(self, explain, view_library):
+        view_library(None, "there is no library")
+        text = " ".join(" ".join(explain(CONTAINER)).split())
+        assert "View all 64 CPUs: not available: there is no library" in text
+        assert "! the view is not available: there is no library; tf.data, XLA and others make pools for 64" in text
 
     def test_every_level_that_was_read(self, explain):
         files = {

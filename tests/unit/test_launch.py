@@ -38,6 +38,11 @@ def machine(tmp_path):
     return make
 
 
+@pytest.fixture(autouse=True)
+def library(view_library):
+    view_library("/opt/tflaunch/libtflaunch_view.so")
+
+
 def said(files: Files, environ: dict[str, str] | None = None, **options: str) -> str:
     return summary(decide(files, parse_options(options, environ or {}), environ or {}))
 
@@ -49,7 +54,7 @@ class TestSummary:
         line = said(machine("150000 100000"))
         assert line.startswith("1.5 CPUs (")
         assert "/sys/fs/cgroup/pod/cpu.max: 150000 100000" in line
-        assert line.endswith(": intra-op 2, inter-op 2, OMP 2")
+        assert line.endswith(": intra-op 2, inter-op 2, OMP 2, sees 2 of 4 CPUs")
 
     @pytest.mark.parametrize(
         ("cpu_max", "limit"),
@@ -71,11 +76,11 @@ class TestSummary:
         assert line.endswith(": intra-op 2, inter-op 2, OMP 2")
 
     def test_option(self, machine):
-        assert said(machine(), cpus="3") == "3 CPUs (--cpus 3): intra-op 3, inter-op 2, OMP 3"
+        assert said(machine(), cpus="3") == "3 CPUs (--cpus 3): intra-op 3, inter-op 2, OMP 3, sees 3 of 4 CPUs"
 
     def test_variable_of_tflaunch(self, machine):
         line = said(machine(), {"TFLAUNCH_CPUS": "1500m"})
-        assert line == "1.5 CPUs (TFLAUNCH_CPUS=1500m): intra-op 2, inter-op 2, OMP 2"
+        assert line == "1.5 CPUs (TFLAUNCH_CPUS=1500m): intra-op 2, inter-op 2, OMP 2, sees 2 of 4 CPUs"
 
     def test_explicit_values(self, machine):
         line = said(machine(), intra_op="4", inter_op="3", omp="1")
@@ -83,11 +88,11 @@ class TestSummary:
 
     def test_kept_values_are_marked(self, machine):
         line = said(machine(), {"TF_NUM_INTRAOP_THREADS": "3", "OMP_NUM_THREADS": "4,3,2"}, cpus="1")
-        assert line.endswith(": intra-op 3 (exported), inter-op 2, OMP 4,3,2 (exported)")
+        assert line.endswith(": intra-op 3 (exported), inter-op 2, OMP 4,3,2 (exported), sees 1 of 4 CPUs")
 
     def test_replaced_values_are_not(self, machine):
         line = said(machine(), {"TF_NUM_INTRAOP_THREADS": "0", "OMP_NUM_THREADS": "4"}, cpus="1", override_env="1")
-        assert line.endswith(": intra-op 1, inter-op 2, OMP 1")
+        assert line.endswith(": intra-op 1, inter-op 2, OMP 1, sees 1 of 4 CPUs")
 
 
 class TestArgv:

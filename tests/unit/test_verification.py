@@ -43,6 +43,7 @@ def test_golden():
             "allowed_cpus": 64,
             "process_threads": 197,
         },
+        "view": None,
         "pools": [
             {"name": "tf.data", "threads": 64, "sized_by": "CPUs the process sees, for every iterator"},
             {"name": "XLAEigen", "threads": 3, "sized_by": "intra-op"},
@@ -78,6 +79,7 @@ def test_golden_of_a_script():
             "allowed_cpus": 8,
             "process_threads": 40,
         },
+        "view": None,
         "pools": [],
         "openmp": [],
         "agrees": True,
