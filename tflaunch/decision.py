@@ -16,9 +16,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tflaunch.binding import Binding
+
 
 class Decision(NamedTuple):
-    """Everything that was found and decided; problems with files are told by `Files`."""
+    """Everything that was found and decided; problems with files are told by `Files`.
+
+    binding: what the program is bound to, None where that was not asked for.
+    """
 
     machine: Machine
     limit: Limit
@@ -27,6 +32,7 @@ class Decision(NamedTuple):
     sizes: tuple[Change, ...]
     view_changes: tuple[Change, ...]
     problems: tuple[Problem, ...]
+    binding: Binding | None = None
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -42,14 +48,29 @@ def check_strict(files: Files, options: Options) -> None:
 
 
 def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decision:
-    """Facts, limit, plan, view and environment. TflaunchError with --strict when a file could not be used."""
+    """Facts, limit, plan, binding, view and environment.
+
+    TflaunchError with --strict when a file could not be used, and where --bind cores must not be obeyed.
+    """
     machine = read_machine(files)
     quota = read_quota(files)
     check_strict(files, options)
     limit, limit_problems = make_limit(machine, quota, options)
     plan, plan_problems = make_plan(machine, limit, options)
-    view, view_problems = make_view(machine, plan, options)
+    binding = None
+    bound = machine
+    if options.bind == "cores":
+        from tflaunch.binding import make_binding  # only a start that asks for it pays for it
+
+        binding = make_binding(files, machine, limit, plan, options, environ)
+        check_strict(files, options)
+        if binding.cpus:
+            cores = tuple(core & binding.cpus for core in machine.cores if core & binding.cpus)
+            bound = machine._replace(allowed=binding.cpus, cores=cores)
+    view, view_problems = make_view(bound, plan, options)
+    if bound is not machine and view.cpus is None and options.view == "auto":
+        view = view._replace(reason=f"{view.reason}: it is bound to them")
     sizes, size_problems = make_environment(plan, environ, options)
     view_changes = make_view_environment(view, environ, options)
     problems = (*limit_problems, *plan_problems, *size_problems, *view_problems)
-    return Decision(machine, limit, plan, view, sizes, view_changes, problems)
+    return Decision(machine, limit, plan, view, sizes, view_changes, problems, binding)

@@ -2,7 +2,8 @@
 
 A value that the caller exported stands if it is valid, so that nothing tuned by hand is lost in silence. An option
 stands above it, and --override-env above all of them. No variable that binds threads to CPUs is ever set: libgomp
-binds the main thread when it is loaded, TensorFlow then sees a mask of one CPU and makes pools of one thread.
+binds the main thread when it is loaded, TensorFlow then sees a mask of one CPU and makes pools of one thread. With
+--bind cores, which sets the mask of the process itself, those that the caller exported end for the same reason.
 """
 
 from __future__ import annotations
@@ -119,6 +120,9 @@ def make_environment(
             message = f"{variable.name} {_was(exported)}, which is no valid value; it is now {planned}"
             problems.append(Problem("invalid_value_replaced", message))
     problems += _problems_of_values(changes, plan)
+    if options.bind == "cores":
+        changes += _without_binding_variables(environ, options)
+        return tuple(changes), tuple(problems)
     for name, harmless in BINDING_VARIABLES.items():
         exported = environ.get(name)
         if not exported:
@@ -136,6 +140,23 @@ def make_environment(
                 )
             )
     return tuple(changes), tuple(problems)
+
+
+def _without_binding_variables(environ: Mapping[str, str], options: Options) -> list[Change]:
+    """The changes that leave the mask of --bind cores to all threads; no OpenMP runtime narrows it."""
+    why = f"{options.origin('bind')}: binding by OpenMP would leave TensorFlow one CPU of the mask"
+    changes = []
+    for name in BINDING_VARIABLES:
+        exported = environ.get(name)
+        value = "false" if name == "OMP_PROC_BIND" else None
+        if exported is None:
+            if value is not None:
+                changes.append(Change(name, value, "set", why))
+        elif value is not None and exported.strip(BLANKS).lower() == value:
+            changes.append(Change(name, exported, "keep", f"exported; the plan agrees: {why}"))
+        else:
+            changes.append(Change(name, value, "unset" if value is None else "replace", f"{why}; {_was(exported)}"))
+    return changes
 
 
 def apply_changes(changes: tuple[Change, ...], environ: Mapping[str, str]) -> dict[str, str]:

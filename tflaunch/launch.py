@@ -10,10 +10,11 @@ import os
 import sys
 
 from tflaunch._namedtuple import NamedTuple
+from tflaunch.cpulist import format_cpulist
 from tflaunch.decision import Decision, decide
 from tflaunch.environment import apply_changes
 from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError
-from tflaunch.files import Files
+from tflaunch.files import Files, Problem
 from tflaunch.messages import say, say_problems
 from tflaunch.options import Options
 
@@ -52,6 +53,8 @@ def run(command: Command, options: Options) -> int:
     decision = None
     try:
         decision = decide(files, options, os.environ)
+        if decision.binding is not None and decision.binding.cpus and not options.dry_run:
+            decision = _bind(decision, decision.binding.cpus, options)
     except TflaunchError:
         raise
     except Exception as error:
@@ -66,7 +69,12 @@ def run(command: Command, options: Options) -> int:
         if options.dry_run:
             from tflaunch.render import dry_run
 
-            print(dry_run(decision, command.argv()))
+            argv = command.argv()
+            if decision.binding is not None and decision.binding.cpus:
+                argv = ["taskset", "-c", format_cpulist(decision.binding.cpus), *argv]
+            if decision.binding is not None:
+                print(f"# bind: {decision.binding.reason}")
+            print(dry_run(decision, argv))
             return 0
     return _exec(command, environ)
 
@@ -77,7 +85,10 @@ def summary(decision: Decision) -> str:
         change.name: f"{change.value}{' (exported)' if change.action == 'keep' else ''}" for change in decision.changes
     }
     limit, view = decision.limit, decision.view
-    seen = "" if view.cpus is None else f", sees {view.cpus} of {len(decision.machine.allowed)} CPUs"
+    bound = frozenset() if decision.binding is None else decision.binding.cpus
+    seen = "" if view.cpus is None else f", sees {view.cpus} of {len(bound or decision.machine.allowed)} CPUs"
+    if decision.binding is not None:
+        seen += f", bound to {format_cpulist(bound)}" if bound else ", nothing to bind"
     return (
         f"{limit.cpus} CPU{'' if str(limit.cpus) == '1' else 's'} ({limit.reason}): "
         f"intra-op {values['TF_NUM_INTRAOP_THREADS']}, inter-op {values['TF_NUM_INTEROP_THREADS']}, "
@@ -85,9 +96,26 @@ def summary(decision: Decision) -> str:
     )
 
 
+def _bind(decision: Decision, cpus: frozenset[int], options: Options) -> Decision:
+    """Bind this process; returns the decision that holds then: that without a binding, where the kernel refuses it."""
+    from tflaunch.binding import bind
+
+    failure = bind(cpus)
+    if failure is None:
+        return decision
+    message = f"not bound to {format_cpulist(cpus)}: {failure}"
+    if options.strict:
+        raise TflaunchError(f"{message} ({options.origin('strict')})", "without --strict this is a warning")
+    unbound = decide(Files(), options._replace(bind="none"), os.environ)
+    return unbound._replace(problems=(*unbound.problems, Problem("not_bound", message)))
+
+
 def _report(decision: Decision, files: Files, *, is_verbose: bool) -> None:
     say(summary(decision))
     if is_verbose:
+        if decision.binding is not None:
+            bound, reason = decision.binding
+            say(f"bind {format_cpulist(bound)}: {reason}" if bound else reason)
         for change in decision.changes:
             setting = change.name if change.value is None else f"{change.name}={change.value}"
             say(f"{change.action} {setting}: {change.reason}")

@@ -40,6 +40,7 @@ class Options(NamedTuple):
     override_env: bool = False
     view: str = "auto"
     bind: str = "none"
+    bind_anyway: bool = False
     strict: bool = False
     dry_run: bool = False
     verbose: bool = False
@@ -107,13 +108,6 @@ def _choice(*words: str) -> Callable[[str], str]:
     return parse
 
 
-def _parse_bind(text: str) -> str:
-    word = _choice("none", "cores")(text)
-    if word != "none":
-        raise ValueError("none: binding to cores is not available in this version")
-    return word
-
-
 OPTIONS = (
     Option(
         "cpus",
@@ -143,7 +137,19 @@ OPTIONS = (
         "sees more), on or off.",
         "WHEN",
     ),
-    Option("bind", _parse_bind, "Bind threads to CPUs: none (the default). cores is not available yet.", "WHERE"),
+    Option(
+        "bind",
+        _choice("none", "cores"),
+        "run: bind the program to as many CPUs as the limit has: none (the default), or cores, one CPU of each core, "
+        "of one NUMA node where that can be, idle ones first.",
+        "WHERE",
+    ),
+    Option(
+        "bind_anyway",
+        _parse_switch,
+        "With --bind cores: bind under a quota without a cpuset too, where every container of the host would bind to "
+        "the same CPUs.",
+    ),
     Option("strict", _parse_switch, "Fail when a file of the kernel cannot be used, instead of warning."),
     Option("dry_run", _parse_switch, "run: print the environment changes and the command, run nothing."),
     Option("verbose", _parse_switch, "run: print each number with its reason on standard error.", short="-v"),
