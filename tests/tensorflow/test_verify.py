@@ -13,6 +13,19 @@ import pytest
 PROGRAM = str(Path(sys.executable).with_name("tflaunch"))
 
 
+MANY_CPUS = Path(__file__).parents[2] / "bench" / "many_cpus.c"
+
+
+@pytest.fixture(scope="module")
+def many_cpus(tmp_path_factory):
+    """A library that stands for a machine with 64 CPUs: it answers with them when it is preloaded."""
+    path = tmp_path_factory.mktemp("emulation") / "many_cpus.so"
+    subprocess.run(
+        ["cc", "-shared", "-fPIC", "-O2", "-DCPUS=64", "-o", path, MANY_CPUS, "-ldl"], check=True, timeout=60
+    )
+    return str(path)
+
+
 def verify(*arguments, prefix=(), **variables):
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("TF", "OMP_", "OPENBLAS_"))}
     command = [*prefix, PROGRAM, "verify", "--json", *arguments]
@@ -55,6 +68,32 @@ class TestFresh:
         assert document["pools"][0] == {
             "name": "tf.data", "threads": 1, "sized_by": "CPUs the process sees, for every iterator"
         }  # fmt: skip
+
+    def test_with_a_view_and_beside_it_without(self, many_cpus):
+        """On a big host under a limit of 2: the pools that no variable sizes have 2 threads instead of 64."""
+        done = verify("--cpus", "2", LD_PRELOAD=many_cpus)
+        document = document_of(done)
+        assert done.returncode == 0, document["differences"]
+        threads = {pool["name"]: pool["threads"] for pool in document["pools"]}
+        view = document["view"]
+        without = {pool["name"]: pool["threads"] for pool in view["pools_without"]}
+        assert (threads["tf.data"], without["tf.data"]) == (2, 64)
+        assert threads["XLA"] < 20 < 100 < without["XLA"]
+        assert (document["observed"]["allowed_cpus"], view["cpus"], view["allowed_cpus_without"]) == (2, 2, 64)
+        assert document["observed"]["process_threads"] < 60 < 150 < view["process_threads_without"]
+        assert all(pool == {"log": 2, "threads": 2} for pool in pools(document).values())
+
+    def test_a_view_that_was_not_loaded(self, many_cpus, tmp_path):
+        """Something between tflaunch and the program takes LD_PRELOAD away; here a module that starts with Python."""
+        (tmp_path / "sitecustomize.py").write_text(
+            "import os, sys\n"
+            "if os.environ.pop('TFLAUNCH_VIEW_CPUS', None):\n"
+            "    os.execv(sys.executable, sys.orig_argv)\n"
+        )
+        done = verify("--cpus", "2", LD_PRELOAD=many_cpus, PYTHONPATH=str(tmp_path))
+        (difference,) = document_of(done)["differences"]
+        assert done.returncode == 1
+        assert (difference["pool"], difference["planned"], difference["observed"]) == ("view", 2, [64])
 
     def test_no_tensorflow(self, tmp_path):
         """An interpreter that has tflaunch and no TensorFlow: a package that cannot be imported stands in its place."""
