@@ -59,8 +59,8 @@ def apply(
     and nothing is changed. PYTHON_CPU_COUNT holds for the Pythons that this one starts. Libraries that are imported
     already keep the pools they made at their import; a RuntimeWarning names them.
     """
-    # The library of the view is loaded when a process starts, and this one runs.
-    options = _options(locals())._replace(view="off")
+    # The library of the view is loaded, and a mask set, when a process starts; this one runs.
+    options = _options(locals())._replace(view="off", bind="none")
     files = Files()
     decision = decide(files, options, os.environ)
     environ = apply_changes(decision.sizes, os.environ)

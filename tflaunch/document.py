@@ -70,6 +70,13 @@ class ViewDocument(TypedDict):
     affects: list[str]
 
 
+class BindingDocument(TypedDict):
+    """cpus: what the program is bound to, null where there is nothing to bind."""
+
+    cpus: str | None
+    reason: str
+
+
 class VariableDocument(TypedDict):
     """action is "set", "keep", "replace" or "unset"; value is null when it is unset."""
 
@@ -88,13 +95,14 @@ class ProblemDocument(TypedDict):
 
 
 class Document(TypedDict):
-    """The whole document."""
+    """The whole document; binding is null where it was not asked for."""
 
     schema: int
     machine: MachineDocument
     limit: LimitDocument
     plan: dict[str, NumberDocument]
     view: ViewDocument
+    binding: BindingDocument | None
     environment: list[VariableDocument]
     warnings: list[ProblemDocument]
 
@@ -145,6 +153,8 @@ def make_document(decision: Decision, details: Details, files: Files) -> Documen
             "reason": decision.view.reason,
             "affects": [] if decision.view.cpus is None else affected_by_view(installed),
         },
+        "binding": decision.binding
+        and {"cpus": format_cpulist(decision.binding.cpus) or None, "reason": decision.binding.reason},
         "environment": [
             {
                 "name": change.name,

@@ -48,6 +48,7 @@ def print_explanation(decision: Decision, details: Details, files: Files) -> Non
         ("Limit", _limit(decision)),
         ("Plan", _plan(decision)),
         ("View", _view(decision)),
+        ("Binding", _binding(decision)),
         ("Environment", _environment(decision)),
         ("Not sized", _not_sized(decision)),
         ("Warnings", _warnings(decision, files)),
@@ -155,13 +156,26 @@ def _plan(decision: Decision) -> Table:
 def _view(decision: Decision) -> Text:
     view = decision.view
     if view.cpus is None:
-        return Text(f"all {_count(len(decision.machine.allowed), 'CPU')}: {view.reason}")
+        return Text(f"all {_count(_seen(decision), 'CPU')}: {view.reason}")
     text = Text(
         f"{_count(view.cpus, 'CPU')} {view.reason}\nseen by {', '.join(affected_by_view(find_installed()))}\n"
         f"not by {NOT_ASKING}"
     )
     text.stylize("bold", 0, len(_count(view.cpus, "CPU")))
     return text
+
+
+def _seen(decision: Decision) -> int:
+    """How many CPUs the program sees."""
+    bound = decision.binding.cpus if decision.binding else None
+    return decision.view.cpus or len(bound or decision.machine.allowed)
+
+
+def _binding(decision: Decision) -> Text | None:
+    if decision.binding is None:
+        return None
+    cpus = format_cpulist(decision.binding.cpus)
+    return Text(f"to {cpus}: {decision.binding.reason}" if cpus else decision.binding.reason)
 
 
 def _environment(decision: Decision) -> Table:
@@ -195,11 +209,11 @@ def _action(action: str) -> Text:
 
 def _not_sized(decision: Decision) -> Text | None:
     """The pools that no variable sizes, where that makes a difference (measured: docs/policy.md)."""
-    allowed = len(decision.machine.allowed)
-    if decision.view.cpus is not None or decision.limit.cpus.ceil() >= allowed:
+    seen = _seen(decision)
+    if decision.limit.cpus.ceil() >= seen:
         return None
     return Text(
-        f"tf.data makes {allowed} threads for each iterator and XLA {allowed} for its host executor, one for each CPU "
+        f"tf.data makes {seen} threads for each iterator and XLA {seen} for its host executor, one for each CPU "
         "the process sees. No variable changes that; the view (--view) does, and in the script "
         "options.threading.private_threadpool_size of a tf.data.Dataset does."
     )

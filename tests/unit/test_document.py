@@ -162,6 +162,7 @@ LAPTOP = {
         "reason": "the program sees no more CPUs than it may use",
         "affects": [],
     },
+    "binding": None,
     "environment": variables(*LAPTOP_NUMBERS),
     "warnings": [],
 }
@@ -210,6 +211,7 @@ CONTAINER = {
         "reason": "of 64 allowed; the limit of 2 CPUs as whole CPUs, rounded up",
         "affects": AFFECTED,
     },
+    "binding": None,
     "environment": [
         *variables(*CONTAINER_NUMBERS),
         *view_variables(2, "the program sees 2 CPUs of 64 allowed; the limit of 2 CPUs as whole CPUs, rounded up"),
@@ -287,6 +289,7 @@ HYBRID = {
     },
     "plan": numbers(*HYBRID_NUMBERS),
     "view": {"cpus": None, "library": None, "reason": "TFLAUNCH_VIEW=off", "affects": []},
+    "binding": None,
     "environment": [
         *variables(
             *HYBRID_NUMBERS,

@@ -134,6 +134,15 @@ class TestNumbers:
             " ".join(explain(LAPTOP)).split()
         )
 
+    def test_binding(self, explain):
+        one_node = {**SERVER, **group("max 100000", "16-31,48-63")}
+        text = " ".join(" ".join(explain(one_node, "--bind", "cores", "--cpus", "2", columns=120)).split())
+        assert "Binding to 16-17: the limit of 2 CPUs as whole CPUs, rounded up; 2 CPUs on 2 cores" in text
+        assert "set OMP_PROC_BIND=false" in text
+        laptop = " ".join(" ".join(explain(LAPTOP, "--bind", "cores")).split())
+        assert "Binding nothing to bind: the plan uses all" in laptop
+        assert "Not sized" not in text + laptop
+
     def test_why_there_is_no_view(self, explain, view_library):
         view_library(None, "there is no library")
         text = " ".join(" ".join(explain(CONTAINER)).split())

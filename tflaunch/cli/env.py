@@ -25,6 +25,7 @@ def env(
 
     if form not in FORMATS:
         raise UsageError(f"--format {form} cannot be used", "give one of " + ", ".join(FORMATS))
+    options = options._replace(bind="none")  # a variable binds nothing
     if options.view == "auto":  # a shell, and all that it starts, is given a preloaded library only when asked
         options = options._replace(view="off")
     files = Files()

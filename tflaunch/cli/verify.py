@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tflaunch.decision import decide
-from tflaunch.errors import UsageError
+from tflaunch.errors import TflaunchError, UsageError
 from tflaunch.files import Files
 from tflaunch.launch import Command
 from tflaunch.messages import say_problems
@@ -46,6 +46,12 @@ def verify(
 
         print(dry_run(decision, command.argv() if command else [sys.executable]))
         return 0
+    if decision.binding is not None and decision.binding.cpus:
+        from tflaunch.binding import bind
+
+        failure = bind(decision.binding.cpus)  # what is started here inherits it
+        if failure is not None:
+            raise TflaunchError(f"cannot bind: {failure}", "verify without --bind cores")
     if command:
         verification, status = verify_script(decision, command, os.environ, timeout)
     else:
