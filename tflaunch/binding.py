@@ -60,10 +60,10 @@ def make_binding(
         # The view of an outer tflaunch shows this process too only a part of its mask.
         allowed = read_true_mask(files) or allowed
     count = plan.python_cpu_count.value
-    isolated = _read_cpulist(files, f"{topology.CPU}/isolated")
-    check_cpuset(allowed, machine.online - isolated, limit, options)
     if count >= len(allowed):
         return Binding(frozenset(), "nothing to bind: the plan uses all allowed CPUs")
+    isolated = _read_cpulist(files, f"{topology.CPU}/isolated")
+    check_cpuset(allowed, machine.online - isolated, limit, options)
     # The kernel moves no thread between isolated CPUs. A mask may name CPUs that are offline, and /sys of a container
     # other CPUs than the mask.
     preferences = (allowed & machine.online - isolated, allowed & machine.online, allowed)
@@ -88,7 +88,7 @@ def check_cpuset(allowed: frozenset[int], shared: frozenset[int], limit: Limit, 
         return
     raise UsageError(
         f"{options.origin('bind')} under a quota of {quota} CPU{'' if str(quota) == '1' else 's'} without a cpuset: "
-        f"every container of this host would bind to the same few of its {len(allowed)} CPUs",
+        f"every container of this host would bind to the same of its {len(allowed)} CPUs",
         "give the container a cpuset (docker run --cpuset-cpus, the static CPU manager of Kubernetes), or add "
         "--bind-anyway where it is alone on the host",
     )

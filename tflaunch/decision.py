@@ -10,6 +10,7 @@ from tflaunch.files import Files, Problem
 from tflaunch.machine import Machine, read_machine
 from tflaunch.options import Options
 from tflaunch.policy import Limit, Plan, make_limit, make_plan
+from tflaunch.topology import read_cores
 from tflaunch.view import View, make_view, make_view_environment
 
 TYPE_CHECKING = False
@@ -63,10 +64,11 @@ def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decisi
         from tflaunch.binding import make_binding  # only a start that asks for it pays for it
 
         binding = make_binding(files, machine, limit, plan, options, environ)
-        check_strict(files, options)
         if binding.cpus:
-            cores = tuple(core & binding.cpus for core in machine.cores if core & binding.cpus)
-            bound = machine._replace(allowed=binding.cpus, cores=cores)
+            # These are the allowed CPUs then. Where siblings were taken, to stay on a NUMA node, they have fewer cores.
+            bound = machine._replace(allowed=binding.cpus, cores=read_cores(files, binding.cpus))
+            plan, plan_problems = make_plan(bound, limit, options)
+        check_strict(files, options)
     view, view_problems = make_view(bound, plan, options)
     if bound is not machine and view.cpus is None and options.view == "auto":
         view = view._replace(reason=f"{view.reason}: it is bound to them")

@@ -21,13 +21,15 @@ FLAGS = {
     "mode": "--mode",
     "rounding": "--rounding",
     "override_env": "--override-env",
+    "view": "--view",
     "bind": "--bind",
+    "bind_anyway": "--bind-anyway",
     "strict": "--strict",
     "dry_run": "--dry-run",
     "verbose": "--verbose",
     "quiet": "--quiet",
 }
-SWITCHES = ["override_env", "strict", "dry_run", "verbose", "quiet"]
+SWITCHES = ["override_env", "bind_anyway", "strict", "dry_run", "verbose", "quiet"]
 THREADS = ["intra_op", "inter_op", "omp"]
 
 GOOD = [
@@ -39,7 +41,8 @@ GOOD = [
     *(("mode", word, word) for word in ("throughput", "latency")),
     ("mode", "Latency", "latency"),
     *(("rounding", word, word) for word in ("auto", "floor", "nearest", "ceil")),
-    ("bind", "none", "none"),
+    *(("bind", word, word) for word in ("none", "cores")),
+    ("bind", " Cores ", "cores"),
     *((name, word, True) for name in SWITCHES for word in ("1", "true", "yes", "on", "TRUE", " on ")),
     *((name, word, False) for name in SWITCHES for word in ("0", "false", "no", "off", "Off")),
 ]
@@ -69,8 +72,7 @@ BAD = [
     *(("mode", text, ["throughput", "latency"]) for text in ("fast", "training", "throughput,latency", "0")),
     *(("rounding", text, ["auto", "floor", "nearest", "ceil"]) for text in ("up", "round", "1")),
     *((name, text, ["1", "0", "true", "false"]) for name in SWITCHES for text in ("maybe", "2", "-1", "y")),
-    ("bind", "cores", ["none", "not available"]),
-    ("bind", "sockets", ["none"]),
+    *(("bind", text, ["none", "cores"]) for text in ("sockets", "core", "true", "1", "none,cores", "0-3")),
 ]
 
 
@@ -128,6 +130,7 @@ class TestDefaults:
             rounding="auto",
             override_env=False,
             bind="none",
+            bind_anyway=False,
             strict=False,
             dry_run=False,
             verbose=False,
