@@ -279,6 +279,62 @@ class TestBinding:
         assert problems == ()
 
 
+class TestBindCores:
+    """With --bind cores no OpenMP runtime may narrow the mask again: the option was said after what is exported."""
+
+    CORES = parse_options({"bind": "cores"}, {})
+
+    def test_nothing_exported(self):
+        changes, problems = changes_for({}, self.CORES)
+        assert changes.keys() - PLANNED.keys() == {"OMP_PROC_BIND"}
+        change = changes["OMP_PROC_BIND"]
+        assert (change.action, change.value) == ("set", "false")
+        assert "--bind cores" in change.reason
+        assert "one CPU" in change.reason
+        assert problems == ()
+
+    @pytest.mark.parametrize("exported", ["true", "close", "spread,close", "master", "", "no", "falsely"])
+    def test_it_replaces(self, exported):
+        changes, problems = changes_for({"OMP_PROC_BIND": exported}, self.CORES)
+        change = changes["OMP_PROC_BIND"]
+        assert (change.action, change.value) == ("replace", "false")
+        assert (exported or "empty") in change.reason
+        assert "--bind cores" in change.reason
+        assert problems == ()
+
+    @pytest.mark.parametrize("exported", ["false", "FALSE", " false "])
+    def test_it_agrees(self, exported):
+        changes, problems = changes_for({"OMP_PROC_BIND": exported}, self.CORES)
+        assert (changes["OMP_PROC_BIND"].action, changes["OMP_PROC_BIND"].value) == ("keep", exported)
+        assert problems == ()
+
+    @pytest.mark.parametrize("name", ["OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY"])
+    @pytest.mark.parametrize("exported", ["cores", "0-3", "granularity=fine,compact,1,0", "none", ""])
+    @pytest.mark.parametrize("options", [CORES, CORES._replace(override_env=True)], ids=["plain", "override"])
+    def test_it_unsets(self, name, exported, options):
+        changes, problems = changes_for({name: exported}, options)
+        assert (changes[name].action, changes[name].value) == ("unset", None)
+        assert (exported or "empty") in changes[name].reason
+        assert "--bind cores" in changes[name].reason
+        assert problems == ()
+
+    def test_variable_is_named(self):
+        options = parse_options({}, {"TFLAUNCH_BIND": "cores"})
+        assert "TFLAUNCH_BIND=cores" in changes_for({}, options)[0]["OMP_PROC_BIND"].reason
+
+    def test_the_program(self):
+        environ = {"OMP_PROC_BIND": "close", "OMP_PLACES": "cores", "KMP_AFFINITY": "none", "PATH": "/bin"}
+        changes, _ = make_environment(PLAN, environ, self.CORES)
+        assert apply_changes(changes, environ) == {"PATH": "/bin", **PLANNED, "OMP_PROC_BIND": "false"}
+
+    @pytest.mark.parametrize("said", [{"bind": "none"}, {"bind_anyway": "1"}])
+    def test_not_asked_for(self, said):
+        changes, problems = changes_for({"OMP_PROC_BIND": "close"}, parse_options(said, {}))
+        assert (changes["OMP_PROC_BIND"].action, changes["OMP_PROC_BIND"].value) == ("keep", "close")
+        assert codes(problems) == ["binding_variable"]
+        assert not changes_for({}, parse_options(said, {}))[0].keys() & set(BINDING)
+
+
 class TestInterOpOne:
     """One inter-op thread can hang a program, so whoever asks for it is told."""
 
@@ -344,7 +400,7 @@ class TestUntrustedText:
     """Whatever is in a variable, no message and no reason can move a terminal's cursor or break its encoding."""
 
     @pytest.mark.parametrize("exported", HOSTILE)
-    @pytest.mark.parametrize("options", [Options(), OVERRIDE], ids=["plain", "override"])
+    @pytest.mark.parametrize("options", [Options(), OVERRIDE, TestBindCores.CORES], ids=["plain", "override", "bind"])
     def test_printable(self, exported, options):
         changes, problems = changes_for(dict.fromkeys([*PLANNED, *BINDING], exported), options)
         for text in [change.reason for change in changes.values()] + [problem.message for problem in problems]:
