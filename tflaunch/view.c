@@ -8,14 +8,15 @@
 
    so that every pool that is sized by such a question gets the right size. Only answers change: nothing is pinned, and
    the kernel runs the threads wherever the true mask allows. A mask that a program sets itself is reported truly from
-   then on.
+   then on. A program that was bound elsewhere for a while and puts back the mask it was told gets its true mask back.
 
    TFLAUNCH_VIEW_CPUS   how many CPUs are seen; without a number above zero in it the library does nothing
    TFLAUNCH_VIEW_FIRST  a list such as "0-31": one CPU of each physical core, seen before their siblings
 
    Both are read while the library is loaded, and never again. After that no function here allocates, locks, or looks up
    a symbol, so each is as safe in threads and signal handlers as the one it stands for: sched_getaffinity(2),
-   pthread_getaffinity_np(3), get_nprocs(3), sysconf(3), sched_getcpu(3). Errors and return values are those of the next function.
+   pthread_getaffinity_np(3), get_nprocs(3), sysconf(3), sched_getcpu(3). Errors and return values are those of the next
+   function.
 
    cc -shared -fPIC -O2 -o libtflaunch_view.so view.c -ldl */
 
@@ -27,31 +28,43 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-/* Of glibc 2.34 the library would need a dlsym of that release. The oldest one runs everywhere. */
+/* Of glibc 2.34 the library would need functions of that release. The oldest ones run everywhere. */
 #if defined(__GLIBC__) && defined(__x86_64__)
-__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
+#define OLDEST(name) __asm__(".symver " #name ", " #name "@GLIBC_2.2.5")
 #elif defined(__GLIBC__) && defined(__aarch64__)
-__asm__(".symver dlsym, dlsym@GLIBC_2.17");
+#define OLDEST(name) __asm__(".symver " #name ", " #name "@GLIBC_2.17")
+#endif
+#ifdef OLDEST
+OLDEST(dlopen);
+OLDEST(dlsym);
+OLDEST(dlerror);
 #endif
 
 #define EXPORTED __attribute__((visibility("default")))
 #define WORD_BITS (8 * sizeof(unsigned long))
 
-/* Linux is built for at most 8192 CPUs; numbers above this bound are not believed (as in cpulist.py). */
-enum { MAX_CPU = 65535, KERNEL_CPUS = 8192, REMEMBERED = 64 };
+/* Linux is built for at most 8192 CPUs; numbers above MAX_CPU are not believed (as in cpulist.py). */
+enum { MAX_CPU = 65535, KERNEL_WORDS = 8192 / WORD_BITS, REMEMBERED = 1024 };
+
+/* A part of a mask. The kernel takes masks of callers that are not aligned. */
+typedef unsigned long __attribute__((may_alias, aligned(1))) word;
 
 static atomic_int is_loaded;
 static atomic_uint cpus_seen; /* 0: all of them */
-static atomic_ulong first[(MAX_CPU + 1) / (8 * sizeof(unsigned long))];
+static atomic_ulong first[(MAX_CPU + 1) / WORD_BITS];
+
+/* The true mask of the process when the library was loaded, and what is told of it. */
+static unsigned long whole[KERNEL_WORDS], told[KERNEL_WORDS];
 
 /* Masks that the program has set itself, as hashes; the oldest is forgotten. Only masks of more than cpus_seen CPUs
    matter, and a program sets few of those. By mask, not by thread: threads and children inherit a mask. */
-static _Atomic uint64_t set_masks[REMEMBERED];
+static atomic_ulong set_masks[REMEMBERED];
 static atomic_uint set_count;
 
 /* Older C libraries have no such functions, and then no declarations either. */
@@ -77,10 +90,17 @@ static void *next_function(void *_Atomic *slot, const char *name)
 {
     void *function = atomic_load_explicit(slot, memory_order_relaxed);
 
+    if (function)
+        return function;
+    function = dlsym(RTLD_NEXT, name);
     if (!function) {
-        function = dlsym(RTLD_NEXT, name);
-        atomic_store_explicit(slot, function, memory_order_relaxed);
+        /* Before glibc 2.34 some functions are in libpthread, which may come with a library that is loaded later. */
+        void *threads = dlopen("libpthread.so.0", RTLD_LAZY | RTLD_NOLOAD);
+
+        function = threads ? dlsym(threads, name) : NULL;
+        dlerror(); /* that there is no such function is no error of the program */
     }
+    atomic_store_explicit(slot, function, memory_order_relaxed);
     return function;
 }
 
@@ -107,7 +127,7 @@ static void parse_first(const char *text)
             ++text;
             high = parse_number(&text);
         }
-        if (low < 0 || high > MAX_CPU)
+        if (low < 0 || high < low || high > MAX_CPU)
             return;
         for (long cpu = low; cpu <= high; cpu++)
             atomic_fetch_or_explicit(&first[cpu / WORD_BITS], 1ul << cpu % WORD_BITS, memory_order_relaxed);
@@ -115,9 +135,12 @@ static void parse_first(const char *text)
     }
 }
 
-/* Constructors of other libraries may ask before ours has run. Doing this twice at the same time changes nothing. */
+/* Constructors of other libraries may ask before ours has run. Doing this twice at the same time changes nothing.
+   Allocators may ask even before the C library knows the environment. */
 static void load(void)
 {
+    if (!environ)
+        return;
     const char *text = getenv("TFLAUNCH_VIEW_CPUS");
     long number = text ? parse_number(&text) : -1;
 
@@ -126,21 +149,6 @@ static void load(void)
         atomic_store(&cpus_seen, (unsigned)number);
     }
     atomic_store(&is_loaded, 1);
-}
-
-__attribute__((constructor)) static void on_load(void)
-{
-    load();
-    NEXT(sched_getaffinity);
-    NEXT(sched_setaffinity);
-    NEXT(pthread_getaffinity_np);
-    NEXT(pthread_setaffinity_np);
-    NEXT(pthread_attr_setaffinity_np);
-    NEXT(get_nprocs);
-    NEXT(get_nprocs_conf);
-    NEXT(sysconf);
-    NEXT(sched_getcpu);
-    NEXT(getcpu);
 }
 
 static unsigned seen(void)
@@ -158,37 +166,43 @@ static long at_most_seen(long cpus)
 }
 
 /* FNV-1a over the words that are not zero, with their places: the same for buffers of every size. Never 0. */
-static uint64_t hash(size_t words, const unsigned long *mask)
+static unsigned long hash(size_t words, const word *mask)
 {
-    uint64_t value = 0xcbf29ce484222325u;
+    const unsigned long prime = (unsigned long)0x100000001b3u;
+    unsigned long value = (unsigned long)0xcbf29ce484222325u;
 
     for (size_t i = 0; i < words; i++)
         if (mask[i])
-            value = ((value ^ i) * 0x100000001b3u ^ mask[i]) * 0x100000001b3u;
+            value = ((value ^ i) * prime ^ mask[i]) * prime;
     return value ? value : 1;
 }
 
-static int is_set_by_program(size_t words, const unsigned long *mask)
+static int is_set_by_program(size_t words, const word *mask)
 {
     if (!atomic_load_explicit(&set_count, memory_order_relaxed))
         return 0;
-    uint64_t wanted = hash(words, mask);
+    unsigned long wanted = hash(words, mask);
     for (int i = 0; i < REMEMBERED; i++)
         if (atomic_load_explicit(&set_masks[i], memory_order_relaxed) == wanted)
             return 1;
     return 0;
 }
 
-static void remember(size_t words, const unsigned long *mask)
+static int is_same(const unsigned long one[KERNEL_WORDS], const unsigned long other[KERNEL_WORDS])
+{
+    return memcmp(one, other, KERNEL_WORDS * sizeof *one) == 0;
+}
+
+static void remember(const unsigned long mask[KERNEL_WORDS])
 {
     unsigned cpus = 0;
 
-    for (size_t i = 0; i < words; i++)
+    for (size_t i = 0; i < KERNEL_WORDS; i++)
         cpus += (unsigned)__builtin_popcountl(mask[i]);
-    if (!seen() || cpus <= seen() || is_set_by_program(words, mask))
+    if (cpus <= seen() || is_set_by_program(KERNEL_WORDS, mask))
         return;
     unsigned slot = atomic_fetch_add(&set_count, 1) % REMEMBERED;
-    atomic_store_explicit(&set_masks[slot], hash(words, mask), memory_order_relaxed);
+    atomic_store_explicit(&set_masks[slot], hash(KERNEL_WORDS, mask), memory_order_relaxed);
 }
 
 static unsigned long lowest(unsigned long word, unsigned *bits)
@@ -205,7 +219,7 @@ static unsigned long lowest(unsigned long word, unsigned *bits)
 /* Keeps cpus_seen of the CPUs in the mask, those of `first` before others, each in the order of their numbers. */
 static void clip(size_t size, cpu_set_t *set)
 {
-    unsigned long *mask = (unsigned long *)set;
+    word *mask = (word *)set;
     size_t words = size / sizeof *mask;
     unsigned limit = seen(), cpus = 0, firsts = 0;
 
@@ -229,11 +243,35 @@ static void clip(size_t size, cpu_set_t *set)
     }
 }
 
-/* Whether the thread is one of this process: of other processes the truth is told, as to taskset -p. */
+__attribute__((constructor)) static void on_load(void)
+{
+    load();
+    NEXT(sched_getaffinity);
+    NEXT(sched_setaffinity);
+    NEXT(pthread_getaffinity_np);
+    NEXT(pthread_setaffinity_np);
+    NEXT(pthread_attr_setaffinity_np);
+    NEXT(get_nprocs);
+    NEXT(get_nprocs_conf);
+    NEXT(sysconf);
+    NEXT(sched_getcpu);
+    NEXT(getcpu);
+
+    int error = errno;
+    if (seen() && NEXT(sched_getaffinity)(0, sizeof told, (cpu_set_t *)told) >= 0) {
+        memcpy(whole, told, sizeof whole);
+        clip(sizeof told, (cpu_set_t *)told);
+    }
+    errno = error;
+}
+
+/* Whether the thread is one of this process: of other processes the truth is told, as to taskset -p. A sandbox may
+   refuse the last question, so it comes last. */
 static int is_of_this_process(pid_t thread)
 {
     int error = errno;
-    int is_own = thread == 0 || syscall(SYS_tgkill, getpid(), thread, 0) == 0;
+    int is_own = thread == 0 || thread == getpid() || thread == syscall(SYS_gettid)
+                 || syscall(SYS_tgkill, getpid(), thread, 0) == 0;
 
     errno = error;
     return is_own;
@@ -243,47 +281,76 @@ EXPORTED int sched_getaffinity(pid_t thread, size_t size, cpu_set_t *mask)
 {
     int result = NEXT(sched_getaffinity)(thread, size, mask);
 
-    if (result >= 0 && is_of_this_process(thread))
+    if (result >= 0 && seen() && is_of_this_process(thread))
         clip(size, mask);
     return result;
 }
 
 EXPORTED int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *mask)
 {
-    int error = NEXT(pthread_getaffinity_np)(thread, size, mask);
+    int error = NEXT(pthread_getaffinity_np) ? NEXT(pthread_getaffinity_np)(thread, size, mask) : ENOSYS;
 
     if (!error)
         clip(size, mask);
     return error;
 }
 
+/* hwloc and others ask for the mask, go to one CPU after the other to look at it, and put back what they were told. The
+   process would then be pinned to these CPUs for good, and so would all those beside it. So a thread that comes from
+   another mask than the whole one, and sets what was told of that, gets the whole one. It has been where it asked to be
+   before: that may be the one CPU that was to be looked at. Not where the whole mask is told truly. */
+static int is_put_back(int was_away, const unsigned long now[KERNEL_WORDS])
+{
+    return was_away && is_same(now, told) && !is_set_by_program(KERNEL_WORDS, whole);
+}
+
 /* What the kernel made of a mask that was set (it leaves out CPUs that are not allowed) is what will be asked for. */
 EXPORTED int sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *mask)
 {
-    int result = NEXT(sched_setaffinity)(thread, size, mask);
-    unsigned long now[KERNEL_CPUS / (8 * sizeof(unsigned long))] = {0};
+    int before = errno, is_own = seen() && is_of_this_process(thread);
+    unsigned long now[KERNEL_WORDS] = {0};
+    int was_away = is_own && NEXT(sched_getaffinity)(thread, sizeof now, (cpu_set_t *)now) >= 0 && !is_same(now, whole);
 
-    if (result == 0 && NEXT(sched_getaffinity)(thread, sizeof now, (cpu_set_t *)now) >= 0)
-        remember(sizeof now / sizeof *now, now);
+    errno = before;
+    int result = NEXT(sched_setaffinity)(thread, size, mask), after = errno;
+    if (result == 0 && is_own && NEXT(sched_getaffinity)(thread, sizeof now, (cpu_set_t *)now) >= 0) {
+        if (is_put_back(was_away, now))
+            NEXT(sched_setaffinity)(thread, sizeof whole, (cpu_set_t *)whole);
+        else
+            remember(now);
+    }
+    errno = after;
     return result;
 }
 
 EXPORTED int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set_t *mask)
 {
+    if (!NEXT(pthread_setaffinity_np) || !NEXT(pthread_getaffinity_np))
+        return ENOSYS;
+    unsigned long now[KERNEL_WORDS] = {0};
+    int was_away = seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now) && !is_same(now, whole);
     int error = NEXT(pthread_setaffinity_np)(thread, size, mask);
-    unsigned long now[KERNEL_CPUS / (8 * sizeof(unsigned long))] = {0};
 
-    if (!error && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now))
-        remember(sizeof now / sizeof *now, now);
+    if (!error && seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now)) {
+        if (is_put_back(was_away, now))
+            NEXT(pthread_setaffinity_np)(thread, sizeof whole, (cpu_set_t *)whole);
+        else
+            remember(now);
+    }
     return error;
 }
 
+/* A mask of any size is taken, and none, which ends an earlier one: the C library takes what its header forbids. */
 EXPORTED int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size, const cpu_set_t *mask)
 {
     int error = NEXT(pthread_attr_setaffinity_np) ? NEXT(pthread_attr_setaffinity_np)(attributes, size, mask) : ENOSYS;
+    const void *volatile given = mask;
+    unsigned long asked[KERNEL_WORDS] = {0};
 
-    if (!error)
-        remember(size / sizeof(unsigned long), (const unsigned long *)mask);
+    if (!error && seen() && given) {
+        memcpy(asked, given, size < sizeof asked ? size : sizeof asked);
+        remember(asked);
+    }
     return error;
 }
 
