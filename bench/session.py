@@ -23,6 +23,9 @@ SIZED_BY = ("TF_NUM_", "OMP_", "KMP_", "OPENBLAS_", "MKL_", "GOMP_", "TFLAUNCH_"
 # Of the measuring machine's CPUs. The kernel's own work and this script take a few hundredths.
 DISTURBED_CPUS = 0.15
 
+# How long a measured process may take to end.
+ENDS_AFTER_SECONDS = 10
+
 Name = TypeVar("Name")
 
 
@@ -85,8 +88,13 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
-        self.process.kill()
-        self.process.wait()
+        assert self.process.stdin is not None
+        self.process.stdin.close()  # then it ends by itself and removes its temporary files
+        try:
+            self.process.wait(ENDS_AFTER_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         self.group.remove()
 
 
