@@ -74,6 +74,7 @@ CHOICES = [
     pytest.param(places(SPLIT_8, busy="4"), 3, "1-3", id="a-core-with-a-busy-sibling-last"),
     pytest.param(places(SPLIT_8, busy="4"), 4, "0-3", id="a-core-with-a-busy-sibling-before-siblings"),
     pytest.param(places(SPLIT_8, busy="0-1,4-5"), 3, "0,2-3", id="a-busy-core-before-siblings"),
+    pytest.param(places(smt(2, 2, split=True), busy="0,2-3"), 1, "1", id="half-a-core-before-a-busy-one"),
     # one node
     pytest.param(places(smt(8, 2, split=True), TWO_NODES), 4, "0-3", id="first-node"),
     pytest.param(places(smt(8, 2, split=True), TWO_NODES, busy="1"), 4, "4-7", id="the-idle-node"),
