@@ -44,7 +44,8 @@ class Cpus(NamedTuple):
         """ "2", "1.5", "0.333", and "1e-06" where three decimals would show nothing."""
         if self.numerator * 1000 < self.denominator:
             return f"{self.as_float():.0e}"
-        return f"{self.as_float():.3f}".rstrip("0").rstrip(".")
+        thousandths = (2000 * self.numerator + self.denominator) // (2 * self.denominator)
+        return f"{thousandths // 1000}.{thousandths % 1000:03}".rstrip("0").rstrip(".")
 
 
 def least(numbers: list[Cpus]) -> Cpus:

@@ -69,12 +69,7 @@ def run(command: Command, options: Options) -> int:
         if options.dry_run:
             from tflaunch.render import dry_run
 
-            argv = command.argv()
-            if decision.binding is not None and decision.binding.cpus:
-                argv = ["taskset", "-c", format_cpulist(decision.binding.cpus), *argv]
-            if decision.binding is not None:
-                print(f"# bind: {decision.binding.reason}")
-            print(dry_run(decision, argv))
+            print(dry_run(decision, command.argv()))
             return 0
     return _exec(command, environ)
 

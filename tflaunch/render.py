@@ -64,13 +64,18 @@ def print_explanation(decision: Decision, details: Details, files: Files) -> Non
 
 
 def dry_run(decision: Decision, argv: list[str]) -> str:
-    """The changes of the environment and the command, as lines for a shell."""
-    lines = [
+    """The binding, the changes of the environment and the command, as lines for a shell."""
+    lines = []
+    if decision.binding is not None:
+        lines.append(f"# bind: {decision.binding.reason}")
+        if decision.binding.cpus:
+            argv = ["taskset", "-c", format_cpulist(decision.binding.cpus), *argv]
+    lines += [
         f"unset {change.name}  # {change.reason}"
         if change.value is None
         else f"export {change.name}={shlex.quote(change.value)}  # {change.action}: {change.reason}"
         for change in decision.changes
-        if change.value is None or change.name not in BINDING_VARIABLES
+        if change.name not in BINDING_VARIABLES or change.action != "keep"
     ]
     lines.append(f"exec {shlex.join(argv)}")
     # Line feeds are kept: in the quotes of the shell they are those of an argument.

@@ -40,10 +40,16 @@ BAD_VALUES = [
     ("omp", "4,3,2"),
     *(("mode", value) for value in NO_WORD),
     *(("rounding", value) for value in [*NO_WORD, "up"]),
-    ("bind", "cores"),
     ("bind", "sockets"),
 ]
-BAD_SWITCHES = [("override_env", "2"), ("strict", "maybe"), ("dry_run", "-"), ("verbose", "y e s"), ("quiet", "\udcff")]
+BAD_SWITCHES = [
+    ("override_env", "2"),
+    ("bind_anyway", "2"),
+    ("strict", "maybe"),
+    ("dry_run", "-"),
+    ("verbose", "y e s"),
+    ("quiet", "\udcff"),
+]
 
 
 def spoken(value: str) -> str:

@@ -144,6 +144,6 @@ class TestTflaunchVariables:
         assert options.cpus is None or options.cpus.numerator > 0
         assert options.mode in ("throughput", "latency")
         assert options.rounding in ("auto", "floor", "nearest", "ceil")
-        assert options.bind == "none"
+        assert options.bind in ("none", "cores")
         assert not (options.verbose and options.quiet)
         assert all(origin.isprintable() for _, origin in options.origins)
