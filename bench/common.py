@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import statistics
 import subprocess
 import sys
@@ -48,7 +49,8 @@ def version_of(distribution: str) -> str | None:
 
 def command_line() -> str:
     """How this measurement is repeated."""
-    return " ".join(["python", f"bench/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+    program = os.path.relpath(sys.argv[0], Path(__file__).parents[1])
+    return shlex.join(["python", program, *sys.argv[1:]])
 
 
 def ratio(values: Sequence[float], to: Sequence[float]) -> str:
