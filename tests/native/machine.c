@@ -2,6 +2,7 @@
 
    MACHINE_CPUS   how many numbers of CPUs the kernel knows
    MACHINE_MASK   a list such as "0-3,8": the CPUs that the process may use; what it sets itself is cut to them
+   MACHINE_LOG    each mask that is set is told on standard error
 
    Errors are those of the real kernel, which is asked first. There is one mask for the whole process. Only answers
    change; errno is left alone where nothing fails, as it should be. */
@@ -12,6 +13,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -89,6 +91,8 @@ static int set(pid_t thread, size_t size, const void *mask)
     if (error || !CPU_COUNT_S(BYTES, (cpu_set_t *)wanted))
         return error ? error : EINVAL;
     memcpy(now, wanted, BYTES);
+    if (getenv("MACHINE_LOG"))
+        dprintf(2, "set to %d CPUs\n", CPU_COUNT_S(BYTES, (cpu_set_t *)now));
     return 0;
 }
 
@@ -140,16 +144,21 @@ long sysconf(int name)
 }
 
 /* The program runs on another CPU each time it asks. */
-int sched_getcpu(void)
+static int next_cpu(void)
 {
     prepare();
     return (int)(cpus - 1 - atomic_fetch_add(&asked, 1) % cpus);
 }
 
+int sched_getcpu(void)
+{
+    return next_cpu();
+}
+
 int getcpu(unsigned *cpu, unsigned *node)
 {
     if (cpu)
-        *cpu = (unsigned)sched_getcpu();
+        *cpu = (unsigned)next_cpu();
     if (node)
         *node = 7;
     return 0;

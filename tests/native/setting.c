@@ -28,7 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES = 1024 };
+enum { BYTES = 1024, UNTOUCHED = 4242 };
 
 typedef unsigned char mask_t[BYTES] __attribute__((aligned(8)));
 
@@ -199,9 +199,13 @@ static void set_child(char *list)
         close(pipes[1]);
         _exit(read(pipes[0], &byte, 1) != 0);
     }
+    errno = UNTOUCHED;
     check(sched_setaffinity(child, BYTES, (cpu_set_t *)mask) ? errno : 0, "child");
+    check(errno != UNTOUCHED, "errno");
     show("self");
+    errno = UNTOUCHED;
     check(sched_getaffinity(child, BYTES, (cpu_set_t *)mask) ? errno : 0, "child");
+    check(errno != UNTOUCHED, "errno");
     printf("child");
     print_mask(mask);
     putchar('\n');
@@ -232,21 +236,20 @@ static void change_from_outside(int count, char **lists)
 /* The masks are set for this thread by sched_setaffinity, and the second time by pthread_setaffinity_np. */
 static void look_at_each(char *list)
 {
-    mask_t told, wanted, one;
+    mask_t told, one;
 
-    parse(list, wanted);
     for (int way = 0; way < 2; way++) {
         check(sched_getaffinity(0, BYTES, (cpu_set_t *)told) ? errno : 0, "sched_getaffinity");
-        for (int cpu = 0; cpu < BYTES * 8; cpu++) {
-            if (!CPU_ISSET_S(cpu, BYTES, (cpu_set_t *)wanted))
-                continue;
+        for (char *item = list; *item; item += *item == ',') {
+            long cpu = strtol(item, &item, 10);
+
             memset(one, 0, BYTES);
             CPU_SET_S(cpu, BYTES, (cpu_set_t *)one);
             if (way)
                 check(pthread_setaffinity_np(pthread_self(), BYTES, (cpu_set_t *)one), "pthread_setaffinity_np");
             else
                 check(sched_setaffinity(0, BYTES, (cpu_set_t *)one) ? errno : 0, "sched_setaffinity");
-            printf("at %d\t%d\n", cpu, cpu_of_kernel());
+            printf("at %ld\t%d\n", cpu, cpu_of_kernel());
         }
         if (way)
             check(pthread_setaffinity_np(pthread_self(), BYTES, (cpu_set_t *)told), "pthread_setaffinity_np");

@@ -141,18 +141,28 @@ static void *ask_in_loop(void *unused)
 
 static void *set_in_loop(void *number)
 {
+    int step = 1 + (int)(long)number % 2; /* one half of the threads in the other order */
+    pthread_attr_t attributes;
+
     for (int round = 0; round < rounds; round++) {
         cpu_set_t wanted, mask;
 
         CPU_ZERO(&wanted);
         for (int cpu = 0; cpu < 2; cpu++)
-            if ((1 + (round + (int)(long)number) % 3) >> cpu & 1)
+            if ((1 + round * step % 3) >> cpu & 1)
                 CPU_SET(cpu, &wanted);
         if (round % 2)
             check(!sched_setaffinity(0, sizeof wanted, &wanted), "result of sched_setaffinity");
         else
             check(!pthread_setaffinity_np(pthread_self(), sizeof wanted, &wanted), "result of pthread_setaffinity_np");
         check(!sched_getaffinity(0, sizeof mask, &mask) && CPU_EQUAL(&mask, &wanted), "sched_getaffinity");
+        /* A mask that no other thread sets; no thread is made with it. */
+        CPU_ZERO(&mask);
+        CPU_SET(2 + (int)(long)number, &mask);
+        CPU_SET(300 + round, &mask);
+        check(!pthread_attr_init(&attributes), "pthread_attr_init");
+        check(!pthread_attr_setaffinity_np(&attributes, sizeof mask, &mask), "pthread_attr_setaffinity_np");
+        check(!pthread_attr_destroy(&attributes), "pthread_attr_destroy");
     }
     return NULL;
 }
