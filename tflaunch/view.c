@@ -14,9 +14,9 @@
    TFLAUNCH_VIEW_FIRST  a list such as "0-31": one CPU of each physical core, seen before their siblings
 
    Both are read while the library is loaded, and never again. After that no function here allocates, locks, or looks up
-   a symbol, so each is as safe in threads and signal handlers as the one it stands for: sched_getaffinity(2),
-   pthread_getaffinity_np(3), get_nprocs(3), sysconf(3), sched_getcpu(3). Errors and return values are those of the next
-   function.
+   a symbol (but for one that the C library did not have then), so each is as safe in threads and signal handlers as the
+   one it stands for: sched_getaffinity(2), pthread_getaffinity_np(3), get_nprocs(3), sysconf(3), sched_getcpu(3). Errors
+   and return values are those of the next function.
 
    cc -shared -fPIC -O2 -o libtflaunch_view.so view.c -ldl */
 
