@@ -15,8 +15,8 @@
 
    Both are read while the library is loaded, and never again. After that no function here allocates, locks, or looks up
    a symbol (but for one that the C library did not have then), so each is as safe in threads and signal handlers as the
-   one it stands for: sched_getaffinity(2), pthread_getaffinity_np(3), get_nprocs(3), sysconf(3), sched_getcpu(3). Errors
-   and return values are those of the next function.
+   one it stands for: sched_getaffinity(2), pthread_getaffinity_np(3), get_nprocs(3), sysconf(3), sched_getcpu(3).
+   Errors and return values are those of the next function.
 
    cc -shared -fPIC -O2 -o libtflaunch_view.so view.c -ldl */
 
@@ -328,7 +328,8 @@ EXPORTED int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set
     if (!NEXT(pthread_setaffinity_np) || !NEXT(pthread_getaffinity_np))
         return ENOSYS;
     unsigned long now[KERNEL_WORDS] = {0};
-    int was_away = seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now) && !is_same(now, whole);
+    int was_away
+        = seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now) && !is_same(now, whole);
     int error = NEXT(pthread_setaffinity_np)(thread, size, mask);
 
     if (!error && seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now)) {
