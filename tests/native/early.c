@@ -1,5 +1,6 @@
-/* Asks before main. As a library: in its constructor, and prints the answers. With -DPROGRAM: a program linked with that
-   library, which asks before any constructor has run, even that of the C library, as the runtimes of sanitizers do. */
+/* Asks before main. As a library: in its constructor, and prints the answers. With -DPROGRAM: a program linked with
+   that library, which asks before any constructor has run, even that of the C library, as the runtimes of sanitizers
+   do. */
 
 #define _GNU_SOURCE
 #include <sched.h>
