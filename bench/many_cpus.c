@@ -30,8 +30,11 @@ static int fill(size_t size, cpu_set_t *mask)
 int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *mask)
 {
     (void)pid;
-    errno = fill(size, mask);
-    return errno ? -1 : 0;
+    int error = fill(size, mask);
+
+    if (error)
+        errno = error;
+    return error ? -1 : 0;
 }
 
 int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *mask)

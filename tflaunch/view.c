@@ -296,9 +296,14 @@ EXPORTED int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *ma
 }
 
 /* hwloc and others ask for the mask, go to one CPU after the other to look at it, and put back what they were told. The
-   process would then be pinned to these CPUs for good, and so would all those beside it. So a thread that comes from
-   another mask than the whole one, and sets what was told of that, gets the whole one. It has been where it asked to be
-   before: that may be the one CPU that was to be looked at. Not where the whole mask is told truly. */
+   process would then be pinned to these CPUs for good, and so would all those beside it. So a thread that has been
+   elsewhere, and sets what was told of the whole mask, gets the whole mask. It is set where it asked to be before that:
+   it may be the one CPU that was to be looked at. A thread that was not elsewhere is pinned to these CPUs, as it asks. */
+static int is_elsewhere(const unsigned long mask[KERNEL_WORDS])
+{
+    return !is_same(mask, whole) && !is_same(mask, told);
+}
+
 static int is_put_back(int was_away, const unsigned long now[KERNEL_WORDS])
 {
     return was_away && is_same(now, told) && !is_set_by_program(KERNEL_WORDS, whole);
@@ -309,7 +314,7 @@ EXPORTED int sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *mask)
 {
     int before = errno, is_own = seen() && is_of_this_process(thread);
     unsigned long now[KERNEL_WORDS] = {0};
-    int was_away = is_own && NEXT(sched_getaffinity)(thread, sizeof now, (cpu_set_t *)now) >= 0 && !is_same(now, whole);
+    int was_away = is_own && NEXT(sched_getaffinity)(thread, sizeof now, (cpu_set_t *)now) >= 0 && is_elsewhere(now);
 
     errno = before;
     int result = NEXT(sched_setaffinity)(thread, size, mask), after = errno;
@@ -328,8 +333,7 @@ EXPORTED int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set
     if (!NEXT(pthread_setaffinity_np) || !NEXT(pthread_getaffinity_np))
         return ENOSYS;
     unsigned long now[KERNEL_WORDS] = {0};
-    int was_away
-        = seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now) && !is_same(now, whole);
+    int was_away = seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now) && is_elsewhere(now);
     int error = NEXT(pthread_setaffinity_np)(thread, size, mask);
 
     if (!error && seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now)) {
