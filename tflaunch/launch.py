@@ -1,7 +1,7 @@
 """The exec: the program takes the place of tflaunch in the same process, with the environment of the plan.
 
 Process id, standard streams, open files, argv, blocked signals and working directory stay as they are, and there is no
-parent left that could lose a signal or an exit status.
+parent left that could lose a signal or an exit status. Only with --init tflaunch stays, as the parent (init.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tflaunch._namedtuple import NamedTuple
 from tflaunch.cpulist import format_cpulist
 from tflaunch.decision import Decision, decide
 from tflaunch.environment import apply_changes
-from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError
+from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError, UsageError
 from tflaunch.files import Files, Problem
 from tflaunch.messages import say, say_problems
 from tflaunch.options import Options
@@ -22,6 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
+
+    from tflaunch.init import Child
 
 
 class Command(NamedTuple):
@@ -43,11 +45,13 @@ class Command(NamedTuple):
 
 
 def run(command: Command, options: Options) -> int:
-    """Start the command in the place of this process; returns only for --dry-run.
+    """Start the command in the place of this process; returns only for --dry-run, and the program's status for --init.
 
     A fault of tflaunch itself never keeps the program from starting: it starts with the caller's environment.
     Raises NotFoundError, CannotRunError, and TflaunchError with --strict.
     """
+    if options.init and not hasattr(os, "fork"):
+        raise UsageError(f"{options.origin('init')} cannot be used: this system has no fork", "leave it out")
     check(command)
     files = Files()
     decision = None
@@ -65,12 +69,17 @@ def run(command: Command, options: Options) -> int:
     environ = dict(os.environ) if decision is None else apply_changes(decision.changes, os.environ)
     if decision is not None:
         if not options.quiet:
-            _report(decision, files, is_verbose=options.verbose)
+            _report(decision, files, command, options)
         if options.dry_run:
             from tflaunch.render import dry_run
 
             print(dry_run(decision, command.argv()))
             return 0
+    child = _fork(options) if options.init else None
+    if child is not None:
+        from tflaunch.init import wait
+
+        return wait(child)
     return _exec(command, environ)
 
 
@@ -105,9 +114,30 @@ def _bind(decision: Decision, cpus: frozenset[int], options: Options) -> Decisio
     return unbound._replace(problems=(*unbound.problems, Problem("not_bound", message)))
 
 
-def _report(decision: Decision, files: Files, *, is_verbose: bool) -> None:
-    say(summary(decision))
-    if is_verbose:
+def _fork(options: Options) -> Child | None:
+    """The child in the parent; None in the child, and where there cannot be one: the exec comes next there."""
+    try:
+        from tflaunch.init import fork
+
+        return fork()
+    except Exception as error:
+        message = f"tflaunch cannot stay as the parent: {type(error).__name__}: {error}"
+        if options.strict:
+            raise TflaunchError(
+                f"{message} ({options.origin('strict')})", "without --strict this is a warning"
+            ) from None
+        if not options.quiet:
+            say(f"warning: {message}")
+        return None
+
+
+def _report(decision: Decision, files: Files, command: Command, options: Options) -> None:
+    line = summary(decision)
+    if os.getpid() == 1 and not options.init:  # the kernel has no default reactions for it: pid_namespaces(7)
+        kind = "program" if command.kind == "program" else "Python"
+        line += f"; as process 1 a {kind} without a SIGTERM handler ignores SIGTERM (hint: --init)"
+    say(line)
+    if options.verbose:
         if decision.binding is not None:
             bound, reason = decision.binding
             say(f"bind {format_cpulist(bound)}: {reason}" if bound else reason)

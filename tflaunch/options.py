@@ -41,6 +41,7 @@ class Options(NamedTuple):
     view: str = "auto"
     bind: str = "none"
     bind_anyway: bool = False
+    init: bool = False
     strict: bool = False
     dry_run: bool = False
     verbose: bool = False
@@ -149,6 +150,12 @@ OPTIONS = (
         _parse_switch,
         "With --bind cores: bind under a quota without a cpuset too, where every container of the host would bind to "
         "the same CPUs.",
+    ),
+    Option(
+        "init",
+        _parse_switch,
+        "run: stay as the parent of the program, pass on signals and reap orphans, as the first process of a container "
+        "has to; without it the program takes the place of tflaunch.",
     ),
     Option("strict", _parse_switch, "Fail when a file of the kernel cannot be used, instead of warning."),
     Option("dry_run", _parse_switch, "run: print the environment changes and the command, run nothing."),

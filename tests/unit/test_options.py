@@ -24,12 +24,13 @@ FLAGS = {
     "view": "--view",
     "bind": "--bind",
     "bind_anyway": "--bind-anyway",
+    "init": "--init",
     "strict": "--strict",
     "dry_run": "--dry-run",
     "verbose": "--verbose",
     "quiet": "--quiet",
 }
-SWITCHES = ["override_env", "bind_anyway", "strict", "dry_run", "verbose", "quiet"]
+SWITCHES = ["override_env", "bind_anyway", "init", "strict", "dry_run", "verbose", "quiet"]
 THREADS = ["intra_op", "inter_op", "omp"]
 
 GOOD = [
@@ -131,6 +132,7 @@ class TestDefaults:
             override_env=False,
             bind="none",
             bind_anyway=False,
+            init=False,
             strict=False,
             dry_run=False,
             verbose=False,
