@@ -15,7 +15,7 @@ from pathlib import Path
 from runs import EMULATED_CPUS, ENVIRONMENTS, MATRIX, PROJECT, Outcome, new_lines, prepare, run
 
 sys.path.append(str(PROJECT / "bench"))
-from common import describe_machine, markdown  # noqa: E402
+from common import describe_machine, markdown
 
 
 def main() -> None:
@@ -30,9 +30,17 @@ def main() -> None:
             without, with_view = (
                 run(program, places, view, 2, Path(directory), many_cpus=True) for view in ("off", "on")
             )
-            rows.append([name, differences(without.seen, with_view.seen), differences(without.made, with_view.made)])
-            rows[-1].append(describe_difference(without, with_view))
+            made = differences(without.made, with_view.made)
+            rows.append([name, told(without, with_view), made, describe_difference(without, with_view)])
     print(markdown(["program", "CPUs it is told", "what it makes", "result and status"], rows))
+
+
+def told(without: Outcome, with_view: Outcome) -> str:
+    """How many CPUs: one pair where all ways to ask give the same answers."""
+    pairs = {(number, with_view.seen[name]) for name, number in without.seen.items()}
+    if len(pairs) == 1:
+        return "{} → {}".format(*pairs.pop())
+    return differences(without.seen, with_view.seen)
 
 
 def differences(without: dict[str, int], with_view: dict[str, int]) -> str:
