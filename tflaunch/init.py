@@ -64,11 +64,12 @@ def wait(child: Child) -> int:
                 return status
             continue
         try:
-            os.kill(child.process, number)
-            if number == signal.SIGCONT:  # `fg` and `bg` of a shell, which stopped all of the group
+            if number == signal.SIGCONT:  # `fg` and `bg` of a shell: after ^Z all of the group has stopped
                 _pass_terminal(child.terminal, os.getpgrp(), child.process)
                 os.killpg(child.process, number)
-        except OSError:  # a program that has become another user's is none of ours to signal
+            else:
+                os.kill(child.process, number)
+        except OSError:  # a program that has become another user's cannot be signalled
             pass
 
 

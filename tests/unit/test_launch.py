@@ -10,7 +10,7 @@ import pytest
 
 from tflaunch import launch
 from tflaunch.decision import decide
-from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError
+from tflaunch.errors import CannotRunError, NotFoundError, TflaunchError, UsageError
 from tflaunch.files import Files
 from tflaunch.launch import Command, run, summary
 from tflaunch.options import Options, parse_options
@@ -192,6 +192,74 @@ class TestRun:
         with pytest.raises(TflaunchError) as caught:
             run(Command("script", script, []), Options())
         assert (caught.value.exit_status, executed) == (125, [])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+class TestInit:
+    """With --init `run` returns the status of the program, which runs as a child."""
+
+    @pytest.fixture(autouse=True)
+    def these_tests_go_on(self, monkeypatch):
+        """tflaunch ends soon afterwards and leaves signals as they are; it takes orphans, and the terminal if any."""
+        monkeypatch.setattr("tflaunch.init._become_subreaper", lambda: None)
+        monkeypatch.setattr("tflaunch.init._open_terminal", lambda: None)
+        mask, reaction = signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getsignal(signal.SIGCHLD)
+        yield
+        signal.signal(signal.SIGCHLD, reaction)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    @staticmethod
+    def run(code: str) -> int:
+        return run(Command("program", "/bin/sh", ["-c", code]), Options(init=True, quiet=True))
+
+    @pytest.mark.parametrize("status", range(256))
+    def test_every_status(self, status):
+        assert self.run(f"exit {status}") == status
+
+    def test_a_signal_that_ends_the_program(self):
+        assert self.run("kill -TERM $$") == 128 + signal.SIGTERM
+
+    def test_a_signal_that_is_passed_on(self):
+        assert self.run("trap 'exit 5' USR1; kill -USR1 $PPID; while :; do sleep 1; done") == 5
+
+    def test_continuing_is_passed_on_to_the_group(self):
+        assert self.run("trap 'exit 6' CONT; kill -CONT $PPID; while :; do sleep 1; done") == 6
+
+    def test_one_that_has_stopped_has_not_ended(self):
+        assert self.run("(while kill -CONT $$; do :; done) & kill -STOP $$; kill $!; exit 7") == 7
+
+    def test_there_can_be_no_child(self, executed, script, monkeypatch, capsys):
+        def fail():
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+        monkeypatch.setattr(os, "fork", fail)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        with pytest.raises(Replaced):
+            run(Command("script", script, []), Options(init=True))
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+        assert "Resource temporarily unavailable" in capsys.readouterr().err
+        with pytest.raises(TflaunchError, match="Resource temporarily unavailable"):
+            run(Command("script", script, []), Options(init=True, strict=True))
+        assert len(executed) == 1
+
+    def test_a_system_without_fork(self, executed, script, monkeypatch):
+        monkeypatch.delattr(os, "fork")
+        with pytest.raises(UsageError, match="TFLAUNCH_INIT=1 cannot be used"):
+            run(Command("script", script, []), parse_options({}, {"TFLAUNCH_INIT": "1"}))
+        assert executed == []
+
+
+class TestProcess1:
+    """Who is the first process of a container hears what the kernel does to it."""
+
+    @pytest.mark.parametrize("kind", ["script", "program"])
+    def test_it_is_told_once(self, executed, script, monkeypatch, capsys, kind):
+        monkeypatch.setattr(os, "getpid", lambda: 1)
+        with pytest.raises(Replaced):
+            run(Command(kind, script, []), Options(view="off"))
+        (line,) = capsys.readouterr().err.splitlines()
+        what = "program" if kind == "program" else "Python"
+        assert line.endswith(f"; as process 1 a {what} without a SIGTERM handler ignores SIGTERM (hint: --init)")
 
 
 class TestFailures:
