@@ -12,6 +12,7 @@ What is not as in the API server:
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 from k8s.manifests import Object, needed
@@ -102,12 +103,16 @@ def descriptors(expression: str, kubernetes_version: str) -> Any:
     return pool
 
 
+@cache
+def definitions_of(kubernetes_version: str) -> Object:
+    """Kubernetes' own schemas, by name."""
+    file = f"kubernetes-json-schema/v{kubernetes_version}.0-local-strict/_definitions.json"
+    return needed("kubernetes_validate.utils").schema_contents(file, kubernetes_version)["$defs"]
+
+
 def schema_of(path: str, kubernetes_version: str) -> Object:
     """Kubernetes' schema of a part of a pod, such as ".spec.volumes": of one element where it is a list."""
-    utilities = needed("kubernetes_validate.utils")
-    definitions = utilities.schema_contents(
-        f"kubernetes-json-schema/v{kubernetes_version}.0-local-strict/_definitions.json", kubernetes_version
-    )["$defs"]
+    definitions = definitions_of(kubernetes_version)
 
     def resolved(schema: Object) -> Object:
         schema = schema.get("items", schema)
