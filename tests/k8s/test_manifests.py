@@ -90,13 +90,14 @@ def the_container(build: Build, overlay: str) -> Object:
     return container
 
 
-def tflaunch(*arguments: str, **variables: str) -> str:
-    """What tflaunch prints."""
+def tflaunch(*arguments: str, directory: Path | None = None, **variables: str) -> str:
+    """What tflaunch prints, started in the directory."""
     done = subprocess.run(
         [sys.executable, "-m", "tflaunch", *arguments],
         capture_output=True,
         text=True,
         timeout=SECONDS,
+        cwd=directory,
         env={**{name: value for name, value in os.environ.items() if not name.startswith("TFLAUNCH_")}, **variables},
     )
     assert done.returncode == 0, done.stderr
@@ -173,14 +174,16 @@ def test_programs_can_write_below_tmp_and_have_the_memory_they_may_use(build: Bu
 
 
 @pytest.mark.parametrize("overlay", [name for name in OVERLAYS if name != "injection"])
-def test_tflaunch_takes_the_arguments(build: Build, overlay: str) -> None:
+def test_tflaunch_takes_the_arguments(build: Build, overlay: str, tmp_path: Path) -> None:
     """The words behind `tflaunch run` start the program, with the program's own arguments."""
     container = the_container(build, overlay)
     words = [*container.get("command", []), *container["args"]]
     if "command" in container:  # without one the image's entry point is `tflaunch run`
         assert words[:3] == ["python3", "/opt/tflaunch/tflaunch.pyz", "run"]
         words = words[3:]
-    printed = tflaunch("run", "--dry-run", *words).splitlines()[-1].split()
+    for name in ("train.py", "serve.py"):  # as in the image's working directory
+        (tmp_path / name).touch()
+    printed = tflaunch("run", "--dry-run", *words, directory=tmp_path).splitlines()[-1].split()
     program = {"existing-image": ["python3", "/app/train.py", "--epochs", "10"], "serving": ["serve.py"]}
     assert printed[0] == "exec"
     assert printed[-len(program.get(overlay, ["train.py"])) :] == program.get(overlay, ["train.py"])
