@@ -38,8 +38,9 @@ def fork() -> Child | None:
     # Blocked before there is a child: from now on a signal waits until `wait` takes it. A background process that gives
     # the terminal away is stopped by SIGTTOU unless that is blocked.
     callers_mask = signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN | {signal.SIGTTIN, signal.SIGTTOU})
-    # Where a caller ignores SIGCHLD, the kernel throws away the status of every child.
-    callers_reaction = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    # A handler: where SIGCHLD is ignored the kernel throws away the status of every child, and outside of Linux it does
+    # not keep one that has the default reaction for sigwait.
+    callers_reaction = signal.signal(signal.SIGCHLD, lambda *_: None)
     process = 0
     try:
         process = os.fork()

@@ -198,41 +198,43 @@ class TestRun:
 class TestInit:
     """With --init `run` returns the status of the program, which runs as a child."""
 
-    @pytest.fixture(autouse=True)
-    def these_tests_go_on(self, monkeypatch):
-        """tflaunch ends soon afterwards and leaves signals as they are; it takes orphans, and the terminal if any."""
-        monkeypatch.setattr("tflaunch.init._become_subreaper", lambda: None)
-        monkeypatch.setattr("tflaunch.init._open_terminal", lambda: None)
-        mask, reaction = signal.pthread_sigmask(signal.SIG_BLOCK, []), signal.getsignal(signal.SIGCHLD)
-        yield
-        signal.signal(signal.SIGCHLD, reaction)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    # A process of its own: it forks, takes orphans, and leaves signals blocked, as it ends soon afterwards.
+    STARTER = (
+        "import signal, sys",
+        "from tflaunch.launch import Command, run",
+        "from tflaunch.options import Options",
+        "for code in sys.argv[1:]:",
+        "    signal.pthread_sigmask(signal.SIG_SETMASK, [])",
+        "    print(run(Command('program', '/bin/sh', ['-c', code]), Options(init=True, quiet=True)))",
+    )
 
-    @staticmethod
-    def run(code: str) -> int:
-        return run(Command("program", "/bin/sh", ["-c", code]), Options(init=True, quiet=True))
+    def statuses(self, *codes: str) -> list[int]:
+        """What `run` returns for each of these programs of the shell."""
+        command = [sys.executable, "-c", "\n".join(self.STARTER), *codes]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, start_new_session=True)
+        return [int(line) for line in done.stdout.splitlines()]
 
-    @pytest.mark.parametrize("status", range(256))
-    def test_every_status(self, status):
-        assert self.run(f"exit {status}") == status
+    def test_every_status(self):
+        assert self.statuses(*(f"exit {status}" for status in range(256))) == list(range(256))
 
-    def test_a_signal_that_ends_the_program(self):
-        assert self.run("kill -TERM $$") == 128 + signal.SIGTERM
-
-    def test_a_signal_that_is_passed_on(self):
-        assert self.run("trap 'exit 5' USR1; kill -USR1 $PPID; while :; do sleep 1; done") == 5
-
-    def test_continuing_is_passed_on_to_the_group(self):
-        assert self.run("trap 'exit 6' CONT; kill -CONT $PPID; while :; do sleep 1; done") == 6
-
-    def test_one_that_has_stopped_has_not_ended(self):
-        assert self.run("(while kill -CONT $$; do :; done) & kill -STOP $$; kill $!; exit 7") == 7
+    @pytest.mark.parametrize(
+        ("code", "status"),
+        [
+            pytest.param("kill -TERM $$", 143, id="ended by a signal"),
+            pytest.param("trap 'exit 5' USR1; kill -USR1 $PPID; while :; do sleep 1; done", 5, id="passed on"),
+            pytest.param("trap 'exit 6' CONT; kill -CONT $PPID; while :; do sleep 1; done", 6, id="continued"),
+            pytest.param("(while kill -CONT $$; do :; done) & kill -STOP $$; kill $!; exit 7", 7, id="stopped"),
+        ],
+    )
+    def test_signals(self, code, status):
+        assert self.statuses(code) == [status]
 
     def test_there_can_be_no_child(self, executed, script, monkeypatch, capsys):
         def fail():
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
         monkeypatch.setattr(os, "fork", fail)
+        monkeypatch.setattr("tflaunch.init._become_subreaper", lambda: None)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
         with pytest.raises(Replaced):
             run(Command("script", script, []), Options(init=True))
