@@ -93,9 +93,11 @@ class Session:
         try:
             self.process.wait(ENDS_AFTER_SECONDS)
         except subprocess.TimeoutExpired:
+            pass
+        finally:  # also after ^C while it waits
             self.process.kill()
             self.process.wait()
-        self.group.remove()
+            self.group.remove()
 
 
 class Patience:
