@@ -34,12 +34,14 @@ class CustomBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if self.target_name != "wheel" or not sys.platform.startswith("linux"):
             return
         library = Path(self.root, LIBRARY)
-        # What an earlier build left may be of another source.
-        library.unlink(missing_ok=True)
-        error = compile_library(Path(self.root, SOURCE), library)
+        # Programs may be running with the library of an earlier build, so the new one takes its place at once.
+        new = library.with_suffix(".new")
+        error = compile_library(Path(self.root, SOURCE), new)
         if error:
+            library.unlink(missing_ok=True)  # it may be of another source
             self.app.display_warning(f"the view is left out, everything else works: {error}")
             return
+        new.replace(library)
         build_data["pure_python"] = False
         build_data["artifacts"].append(LIBRARY)
         # The platform as pip names it: that of this Python, which may be of 32 bits on a kernel of 64.
