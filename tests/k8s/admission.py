@@ -55,9 +55,17 @@ class Policy:
 
     def admit(self, pod: Object) -> Object:
         """The pod as the cluster gets it."""
-        if not self.matches(pod):
-            return pod
-        return needed("jsonpatch").apply_patch(pod, self.operations(pod))
+        operations = self.operations(pod) if self.matches(pod) else []
+        return needed("jsonpatch").apply_patch(without_empty_lists(pod), operations) if operations else pod
+
+
+def without_empty_lists(part: Any) -> Any:
+    """A pod as the API server writes it out for the patch: a list without elements is left out."""
+    if isinstance(part, list):
+        return [without_empty_lists(element) for element in part]
+    if isinstance(part, dict):
+        return {name: without_empty_lists(value) for name, value in part.items() if value != []}
+    return part
 
 
 def type_name(path: str) -> str:
