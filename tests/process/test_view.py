@@ -52,6 +52,7 @@ def library():
     """The library beside the installed tflaunch; without a C compiler it was left out."""
     found = subprocess.run(
         [sys.executable, "-c", "from tflaunch.view import find_library; print(*find_library(), sep='|')"],
+        cwd="/",  # not in the source, where there is another one
         capture_output=True,
         text=True,
         check=True,
