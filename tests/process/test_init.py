@@ -15,9 +15,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, makes PID namespaces")
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, makes PID namespaces"),
+    pytest.mark.usefixtures("deadline"),
+]
 
-SECONDS = 60
+SECONDS = 20
 NAMESPACE = ("unshare", "--fork", "--pid", "--mount-proc", "--kill-child")
 
 
@@ -172,10 +175,14 @@ class TestSignals:
 
 
 def parent(preparation: str) -> tuple[str, ...]:
-    """A process that prepares itself by a line of Python and then becomes a shell that becomes what follows."""
+    """A process that prepares itself by a line of Python and then becomes what follows."""
     restore = "signal.signal(signal.SIGPIPE, signal.SIG_DFL); signal.signal(signal.SIGXFSZ, signal.SIG_DFL)"
     code = f"import os, signal, sys\n{restore}\n{preparation}\nos.execvp(sys.argv[1], sys.argv[1:])"
-    return (sys.executable, "-c", code, "sh", "-c", 'exec "$@"', "sh")
+    return (sys.executable, "-c", code)
+
+
+# dash and bash have SIGCHLD for themselves, so the other ones do without.
+SHELL = """sys.argv[1:1] = ["sh", "-c", 'exec "$@"', "sh"]"""
 
 
 def signals(status: str) -> dict[str, str]:
@@ -189,16 +196,16 @@ def signals(status: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     "preparation",
     [
-        "",
+        SHELL,
         "signal.signal(signal.SIGHUP, signal.SIG_IGN)",
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
         "signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.signal(signal.SIGINT, signal.SIG_IGN)",
         "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGCHLD, signal.SIGTTOU, signal.SIGRTMIN})",
     ],
-    ids=["plain", "SIGHUP ignored", "SIGCHLD ignored", "SIGTERM and SIGINT ignored", "blocked"],
+    ids=["a shell", "SIGHUP ignored", "SIGCHLD ignored", "SIGTERM and SIGINT ignored", "blocked"],
 )
 class TestDispositions:
-    """Blocked, ignored and caught signals are those of a program that a shell execs."""
+    """Blocked, ignored and caught signals are those of a program that a shell, or another parent, execs."""
 
     def test_of_a_script(self, tflaunch, program, script, preparation, options):
         name = script("print(open('/proc/self/status').read())")
@@ -211,7 +218,7 @@ class TestDispositions:
         without = tflaunch(*cat, prefix=parent(preparation)).stdout
         seen = tflaunch("run", *options, "--no-python", *cat, prefix=(*parent(preparation), program)).stdout
         assert signals(seen) == signals(without)
-        if not preparation:
+        if preparation == SHELL:
             assert (signals(seen)["SigBlk"], signals(seen)["SigIgn"]) == ("0" * 16, "0" * 16)
 
     def test_of_a_program_below_process_1(self, tflaunch, program, namespace, preparation, options):
@@ -269,7 +276,7 @@ class TestProcesses:
             "    status = open(f'/proc/{orphan}/status').read()",
             "    assert f'PPid:\\t{os.getppid()}\\n' in status, status",
             "    os.close(holds)",
-            "end = time.monotonic() + 30",
+            "end = time.monotonic() + 20",
             "left = [orphan for orphan, _ in orphans]",
             "while left and time.monotonic() < end:",
             "    left = [orphan for orphan in left if os.path.exists(f'/proc/{orphan}')]",
@@ -502,8 +509,8 @@ class TestErrors:
         assert "ZeroDivisionError" in warning
 
     def test_a_python_without_ctypes(self, inside, script):
-        done = inside("sys.modules['ctypes'] = None", "run", "--init", "-q", script("raise SystemExit(4)"))
-        assert (done.returncode, done.stderr) == (4, "")
+        done = inside("sys.modules['ctypes'] = None", "run", "--init", script("raise SystemExit(4)"))
+        assert (done.returncode, len(done.stderr.splitlines())) == (4, 1)
 
     def test_dry_run_starts_nothing(self, tflaunch, script, tmp_path):
         done = tflaunch("run", "--init", "--dry-run", script("open('ran', 'w')"))
