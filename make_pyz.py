@@ -7,7 +7,7 @@ inside, and all of it is plain Python. To build it takes a Python with pip, as i
 compiler, without which the view is left out.
 
 Bytecode is of one version of Python, and that of the Python which builds is inside. Others work too, but compile what
-they import at each start, which takes two to three times as long: build with the version that will run it.
+they import at each start, which takes about three times as long: build with the version that will run it.
 """
 
 from __future__ import annotations
