@@ -211,7 +211,9 @@ class TestInit:
     def statuses(self, *codes: str) -> list[int]:
         """What `run` returns for each of these programs of the shell."""
         command = [sys.executable, "-c", "\n".join(self.STARTER), *codes]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, start_new_session=True)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True, start_new_session=True, timeout=60
+        )
         return [int(line) for line in done.stdout.splitlines()]
 
     def test_every_status(self):
@@ -221,8 +223,8 @@ class TestInit:
         ("code", "status"),
         [
             pytest.param("kill -TERM $$", 143, id="ended by a signal"),
-            pytest.param("trap 'exit 5' USR1; kill -USR1 $PPID; while :; do sleep 1; done", 5, id="passed on"),
-            pytest.param("trap 'exit 6' CONT; kill -CONT $PPID; while :; do sleep 1; done", 6, id="continued"),
+            pytest.param("trap 'exit 5' USR1; kill -USR1 $PPID; sleep 20 & wait; exit 1", 5, id="passed on"),
+            pytest.param("trap 'exit 6' CONT; kill -CONT $PPID; sleep 20 & wait; exit 1", 6, id="continued"),
             pytest.param("(while kill -CONT $$; do :; done) & kill -STOP $$; kill $!; exit 7", 7, id="stopped"),
         ],
     )
