@@ -223,8 +223,8 @@ class TestInit:
         ("code", "status"),
         [
             pytest.param("kill -TERM $$", 143, id="ended by a signal"),
-            pytest.param("trap 'exit 5' USR1; kill -USR1 $PPID; sleep 20 & wait; exit 1", 5, id="passed on"),
-            pytest.param("trap 'exit 6' CONT; kill -CONT $PPID; sleep 20 & wait; exit 1", 6, id="continued"),
+            pytest.param("trap 'exit 5' USR1; kill -USR1 $PPID; sleep 20 >&- & wait; exit 1", 5, id="passed on"),
+            pytest.param("trap 'exit 6' CONT; kill -CONT $PPID; sleep 20 >&- & wait; exit 1", 6, id="continued"),
             pytest.param("(while kill -CONT $$; do :; done) & kill -STOP $$; kill $!; exit 7", 7, id="stopped"),
         ],
     )
