@@ -1,4 +1,4 @@
-"""What `tflaunch run` gains under a CPU quota on a big host: the table of the README.
+"""What `tflaunch run` gains under a CPU quota on a big host.
 
     sudo .venv/bin/python bench/throughput.py [--rounds 5] [--seconds 3] [--quota 0.5 --quota 1 --quota 1.5]
 

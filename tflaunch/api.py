@@ -25,6 +25,8 @@ def explain(
     rounding: str | None = None,
     override_env: bool | None = None,
     view: str | None = None,
+    bind: str | None = None,
+    bind_anyway: bool | None = None,
     strict: bool | None = None,
     sysroot: str = "/",
 ) -> Document:
@@ -57,7 +59,8 @@ def apply(
     Before TensorFlow is imported the variables are exported. When it is imported and has made no pools yet,
     tf.config.threading.set_* is called too. After the first operation its pools cannot change any more: TooLateError,
     and nothing is changed. PYTHON_CPU_COUNT holds for the Pythons that this one starts. Libraries that are imported
-    already keep the pools they made at their import; a RuntimeWarning names them.
+    already keep the pools they made at their import; a RuntimeWarning names them. A view and a binding belong to a
+    process from its start: TFLAUNCH_VIEW and TFLAUNCH_BIND are for those that `tflaunch run` starts.
     """
     # The library of the view is loaded, and a mask set, when a process starts; this one runs.
     options = _options(locals())._replace(view="off", bind="none")

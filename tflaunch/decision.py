@@ -36,6 +36,12 @@ class Decision(NamedTuple):
     binding: Binding | None = None
 
     @property
+    def seen_cpus(self) -> int:
+        """How many CPUs the affinity mask has that the program is told."""
+        bound = self.binding.cpus if self.binding else None
+        return self.view.cpus or len(bound or self.machine.allowed)
+
+    @property
     def changes(self) -> tuple[Change, ...]:
         """What is done with each variable: those that size pools, and those of the view."""
         return (*self.sizes, *self.view_changes)
@@ -69,9 +75,7 @@ def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decisi
             bound = machine._replace(allowed=binding.cpus, cores=read_cores(files, binding.cpus))
             plan, plan_problems = make_plan(bound, limit, options)
         check_strict(files, options)
-    view, view_problems = make_view(bound, plan, options)
-    if bound is not machine and view.cpus is None and options.view == "auto":
-        view = view._replace(reason=f"{view.reason}: it is bound to them")
+    view, view_problems = make_view(bound, plan, options, environ)
     sizes, size_problems = make_environment(plan, environ, options)
     view_changes = make_view_environment(view, environ, options)
     problems = (*limit_problems, *plan_problems, *size_problems, *view_problems)

@@ -90,7 +90,8 @@ def summary(decision: Decision) -> str:
     }
     limit, view = decision.limit, decision.view
     bound = frozenset() if decision.binding is None else decision.binding.cpus
-    seen = "" if view.cpus is None else f", sees {view.cpus} of {len(bound or decision.machine.allowed)} CPUs"
+    allowed = len(bound or decision.machine.allowed)
+    seen = "" if view.cpus is None or view.cpus >= allowed else f", sees {view.cpus} of {allowed} CPUs"
     if decision.binding is not None:
         seen += f", bound to {format_cpulist(bound)}" if bound else ", nothing to bind"
     return (
@@ -102,9 +103,12 @@ def summary(decision: Decision) -> str:
 
 def _bind(decision: Decision, cpus: frozenset[int], options: Options) -> Decision:
     """Bind this process; returns the decision that holds then: that without a binding, where the kernel refuses it."""
-    from tflaunch.binding import bind
+    try:
+        from tflaunch.binding import bind
 
-    failure = bind(cpus)
+        failure = bind(cpus)
+    except Exception as error:
+        failure = f"a fault in tflaunch: {type(error).__name__}: {error}"
     if failure is None:
         return decision
     message = f"not bound to {format_cpulist(cpus)}: {failure}"

@@ -161,19 +161,13 @@ def _plan(decision: Decision) -> Table:
 def _view(decision: Decision) -> Text:
     view = decision.view
     if view.cpus is None:
-        return Text(f"all {_count(_seen(decision), 'CPU')}: {view.reason}")
+        return Text(f"none: {view.reason}")
     text = Text(
         f"{_count(view.cpus, 'CPU')} {view.reason}\nseen by {', '.join(affected_by_view(find_installed()))}\n"
         f"not by {NOT_ASKING}"
     )
     text.stylize("bold", 0, len(_count(view.cpus, "CPU")))
     return text
-
-
-def _seen(decision: Decision) -> int:
-    """How many CPUs the program sees."""
-    bound = decision.binding.cpus if decision.binding else None
-    return decision.view.cpus or len(bound or decision.machine.allowed)
 
 
 def _binding(decision: Decision) -> Text | None:
@@ -214,7 +208,7 @@ def _action(action: str) -> Text:
 
 def _not_sized(decision: Decision) -> Text | None:
     """The pools that no variable sizes, where that makes a difference (measured: docs/policy.md)."""
-    seen = _seen(decision)
+    seen = decision.seen_cpus
     if decision.limit.cpus.ceil() >= seen:
         return None
     return Text(

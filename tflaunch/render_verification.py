@@ -20,10 +20,10 @@ def print_verification(verification: Verification, *, to_standard_error: bool) -
         console.print()
         console.print(_others(verification))
     observed = verification["observed"]
-    line = f"{observed['process_threads']} threads in the process, which sees {observed['allowed_cpus']} CPUs"
+    line = f"threads in the process: {observed['process_threads']}, CPUs in its mask: {observed['allowed_cpus']}"
     view = verification["view"]
     if view and view["process_threads_without"] is not None:
-        line += f"; without the view {view['process_threads_without']}, and it sees {view['allowed_cpus_without']}"
+        line += f"; without the view {view['process_threads_without']} and {view['allowed_cpus_without']}"
     console.print(f"\n{line}\n", soft_wrap=False)
     if verification["agrees"]:
         console.print("All as planned.", style="green")

@@ -199,10 +199,16 @@ def with_view(verification: Verification, cpus: int, without: Verification) -> V
     return {**verification, "view": view, "agrees": not differences, "differences": differences}
 
 
-def with_view_of_script(verification: Verification, cpus: int) -> Verification:
-    """The document of a script that was to see so many CPUs; it runs once, so there is nothing beside it."""
+def with_view_of_script(verification: Verification, cpus: int, *, is_loaded: bool) -> Verification:
+    """The document of a script that was to see so many CPUs; it runs once, so there is nothing beside it.
+
+    is_loaded: whether the library was seen in the process, of which nothing more is known.
+    """
     view = View(cpus=cpus, allowed_cpus_without=None, process_threads_without=None, pools_without=[])
-    return {**verification, "view": view}
+    differences = verification["differences"]
+    if not is_loaded:
+        differences = [*differences, _difference("view", "not_as_planned", cpus, [], VIEW_NOT_LOADED)]
+    return {**verification, "view": view, "agrees": not differences, "differences": differences}
 
 
 def with_timeout(verification: Verification, seconds: float) -> Verification:

@@ -37,6 +37,7 @@ from tflaunch.verification import (
     with_view,
     with_view_of_script,
 )
+from tflaunch.view import LIBRARY
 
 # Importing TensorFlow takes seconds; on a throttled or emulated machine minutes.
 PROBE_SECONDS = 600
@@ -65,12 +66,16 @@ class NoTensorFlowError(TflaunchError):
 
 
 class Run(NamedTuple):
-    """How a script ran: its exit status as in a shell, the pools its log spoke of, and its threads at the most."""
+    """How a script ran: its exit status as in a shell, the pools its log spoke of, its threads at the most.
+
+    has_view: whether the library of the view was seen in the process.
+    """
 
     status: int
     pools: tuple[Pool, ...]
     process_threads: int
     timed_out: bool
+    has_view: bool
 
 
 def verify_fresh(decision: Decision, environ: Mapping[str, str]) -> tuple[Verification, int]:
@@ -106,10 +111,11 @@ def verify_script(
     planned_environ = apply_changes(decision.changes, environ)
     run = run_script(command.argv(), planned_environ, timeout)
     build = find_build()
-    seen = decision.view.cpus or len(decision.machine.allowed)
-    verification = make_of_script(planned_numbers(planned_environ), run.pools, run.process_threads, seen, build)
+    verification = make_of_script(
+        planned_numbers(planned_environ), run.pools, run.process_threads, decision.seen_cpus, build
+    )
     if decision.view.cpus is not None:
-        verification = with_view_of_script(verification, decision.view.cpus)
+        verification = with_view_of_script(verification, decision.view.cpus, is_loaded=run.has_view)
     if run.timed_out and timeout is not None:
         return with_timeout(verification, timeout), 1
     if build is None and not run.pools:
@@ -180,7 +186,7 @@ def run_script(argv: list[str], environ: Mapping[str, str], timeout: float | Non
     process = subprocess.Popen(argv, env=with_log(environ), stderr=sink, close_fds=False)
     os.close(sink)
     log_filter = LogFilter(environ)
-    most_threads = 0
+    most_threads, has_view = 0, False
     timed_out_at: float | None = None
     start = time.monotonic()
     with _signals_passed_to(process):
@@ -191,6 +197,7 @@ def run_script(argv: list[str], environ: Mapping[str, str], timeout: float | Non
             else:
                 time.sleep(HOLD_SECONDS)
             most_threads = max(most_threads, len(Files().names(f"/proc/{process.pid}/task")))
+            has_view = has_view or LIBRARY in (Files().read(f"/proc/{process.pid}/maps") or "")
             now = time.monotonic()
             if timed_out_at is not None and now > timed_out_at + TERMINATION_SECONDS:
                 process.kill()
@@ -204,7 +211,7 @@ def run_script(argv: list[str], environ: Mapping[str, str], timeout: float | Non
         _write(log_filter.release())
     os.close(source)
     status = process.returncode if process.returncode >= 0 else 128 - process.returncode
-    return Run(status, tuple(log_filter.pools), most_threads, timed_out_at is not None)
+    return Run(status, tuple(log_filter.pools), most_threads, timed_out_at is not None, has_view)
 
 
 class LogFilter:

@@ -16,10 +16,12 @@ import sys
 from tflaunch._namedtuple import NamedTuple
 from tflaunch.cpulist import format_cpulist
 from tflaunch.environment import Change
+from tflaunch.errors import TflaunchError
 from tflaunch.files import Problem
 from tflaunch.machine import Machine
 from tflaunch.options import Options
 from tflaunch.policy import Plan
+from tflaunch.text import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def find_library(directory: str | None = None) -> Library:
         directory = os.path.dirname(directory)
     path = os.path.join(directory, LIBRARY)
     if not os.path.isfile(path):
-        return Library(None, f"there is no {LIBRARY} beside tflaunch, which was installed without a C compiler")
+        return Library(None, f"there is no {LIBRARY} beside tflaunch: installed without a C compiler, or not copied")
     if any(character in path for character in " :$"):
         return Library(None, f"LD_PRELOAD cannot name a path with a blank, colon or dollar sign: {path}")
     try:
@@ -71,19 +73,30 @@ def find_library(directory: str | None = None) -> Library:
 
 
 def make_view(
-    machine: Machine, plan: Plan, options: Options, library: Library | None = None
+    machine: Machine, plan: Plan, options: Options, environ: Mapping[str, str], library: Library | None = None
 ) -> tuple[View, tuple[Problem, ...]]:
-    """What the program sees: the number of CPUs of the plan, where its affinity mask has more. `library` for tests."""
+    """What the program sees: the number of CPUs of the plan, where its affinity mask has more. `library` for tests.
+
+    TflaunchError with --strict where the view was asked for and is not available.
+    """
     allowed, wanted = len(machine.allowed), plan.python_cpu_count.value
     if options.view == "off":
         return View(None, frozenset(), None, options.origin("view") or "not asked for"), ()
     if options.view == "auto" and allowed <= wanted:
-        return View(None, frozenset(), None, "the program sees no more CPUs than it may use"), ()
+        reason = "the affinity mask has no more CPUs than the plan"
+        if is_preloaded(environ) and environ.get("TFLAUNCH_VIEW_CPUS"):
+            outer = printable(environ["TFLAUNCH_VIEW_CPUS"])
+            reason = f"that of an outer tflaunch stands (TFLAUNCH_VIEW_CPUS={outer})"
+        elif len(machine.online) > wanted:
+            reason += f"; the number of CPUs of the host, {len(machine.online)}, stays visible (--view on hides it)"
+        return View(None, frozenset(), None, reason), ()
     library = library or find_library()
     if library.path is None:
         message = f"the view is not available: {library.problem}"
+        if options.view == "on" and options.strict:
+            raise TflaunchError(f"{message} ({options.origin('strict')})", "without --strict this is a warning")
         if allowed > wanted:
-            message += f"; tf.data, XLA and others make pools for {allowed} CPUs (--view off says nothing of it)"
+            message += f"; tf.data, XLA and others make pools for {allowed} CPUs (--view off ends this warning)"
         return View(None, frozenset(), None, f"not available: {library.problem}"), (
             Problem("view_unavailable", message),
         )
@@ -92,12 +105,18 @@ def make_view(
     return View(wanted, first, library.path, f"of {allowed} allowed; {plan.python_cpu_count.reason}"), ()
 
 
+def is_preloaded(environ: Mapping[str, str]) -> bool:
+    """Whether the library is among what is preloaded."""
+    entries = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
+    return any(os.path.basename(entry) == LIBRARY for entry in entries)
+
+
 def make_view_environment(view: View, environ: Mapping[str, str], options: Options) -> tuple[Change, ...]:
     """What is done with the variables of the view; with --view off that of a tflaunch outside of this one ends too."""
     preloaded = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
     others = [entry for entry in preloaded if entry and os.path.basename(entry) != LIBRARY]
     if view.cpus is None or view.library is None:
-        if options.view != "off" or not any(os.path.basename(entry) == LIBRARY for entry in preloaded):
+        if options.view != "off" or not is_preloaded(environ):
             return ()
         return tuple(
             _change(name, value, environ, "--view off ends the view of an outer tflaunch")

@@ -45,6 +45,7 @@ BAD_VALUES = [
 BAD_SWITCHES = [
     ("override_env", "2"),
     ("bind_anyway", "2"),
+    ("init", "maybe"),
     ("strict", "maybe"),
     ("dry_run", "-"),
     ("verbose", "y e s"),

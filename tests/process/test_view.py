@@ -109,10 +109,15 @@ class TestProcess:
         )
         assert (len(seen["mask"]), seen["online"], seen["getconf"]) == (64, 64, 64)
 
-    def test_nothing_is_preloaded_where_it_would_change_nothing(self, tflaunch, script):
-        environment = said(tflaunch("run", script(PRINT_ENVIRONMENT)))
-        if len(os.sched_getaffinity(0)) <= int(environment["TF_NUM_INTRAOP_THREADS"]):
-            assert not VIEW_VARIABLES & environment.keys()
+    def test_nothing_is_preloaded_where_the_mask_is_small(self, tflaunch, program, script):
+        cpu = min(os.sched_getaffinity(0))
+        in_mask = ("taskset", "-c", str(cpu), program)
+        environment = said(tflaunch("run", script(PRINT_ENVIRONMENT), prefix=in_mask))
+        assert environment["PYTHON_CPU_COUNT"] == "1"
+        assert not VIEW_VARIABLES & environment.keys()
+        # Asked for, it hides the number of CPUs that the host has too.
+        seen = said(tflaunch("run", "--view", "on", script(LOOK), "child", prefix=in_mask))
+        assert (seen["mask"], seen["online"], seen["configured"], seen["python"]) == ([cpu], 1, 1, 1)
 
     def test_the_variables_of_the_view_are_the_only_difference(self, tflaunch, script, many_cpus):
         name, big = script(PRINT_ENVIRONMENT), {"LD_PRELOAD": many_cpus(64)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from pathlib import Path
@@ -171,6 +172,6 @@ class TestTensorFlow:
         settings = dict(re.findall(r"^  (\S.*\S)  +(\S+)$", done.stdout, re.MULTILINE))
         assert settings["TF_NUM_INTRAOP_THREADS"] == settings["OMP_NUM_THREADS"] == str(threads)
         assert settings["TF_NUM_INTEROP_THREADS"] == "2"
-        assert settings["CPUs this process may use"] == str(len(os.sched_getaffinity(0)))
+        assert settings["CPUs this process may use"] == str(min(math.ceil(cpus), len(os.sched_getaffinity(0))))
         assert int(settings["threads of this process"]) >= threads
         assert f"tflaunch: {cpus:g} CPU" in done.stderr

@@ -159,7 +159,7 @@ LAPTOP = {
     "view": {
         "cpus": None,
         "library": None,
-        "reason": "the program sees no more CPUs than it may use",
+        "reason": "the affinity mask has no more CPUs than the plan",
         "affects": [],
     },
     "binding": None,

@@ -47,7 +47,7 @@ def test_all_as_planned(show):
     assert re.search(r"^inter-op \(v1 Session\) +2 +2 +2 *$", text, re.MULTILINE)
     assert re.search(r"^tf\.data +64 +CPUs the process sees", text, re.MULTILINE)
     assert re.search(r"^libgomp +3 +OMP_NUM_THREADS", text, re.MULTILINE)
-    assert "197 threads in the process, which sees 64 CPUs" in lines
+    assert "threads in the process: 197, CPUs in its mask: 64" in lines
     assert lines[-1] == "All as planned."
 
 

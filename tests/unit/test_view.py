@@ -8,6 +8,7 @@ import zipfile
 import pytest
 
 from tflaunch.decision import decide
+from tflaunch.errors import TflaunchError
 from tflaunch.files import Files
 from tflaunch.machine import Machine
 from tflaunch.options import Options, parse_options
@@ -23,14 +24,14 @@ def machine(cores):
     return Machine(cpus, cpus, tuple(frozenset(core) for core in cores))
 
 
-def view(cores, options, library=None):
+def view(cores, options, library=None, environ=None):
     """What make_view says of the machine with these cores, with the plan's numbers for the options."""
     parsed = parse_options(options, {})
     facts = machine(cores)
-    plan = decide(Files("/nonexistent"), parsed, {}).plan
+    plan = decide(Files("/nonexistent"), parsed._replace(strict=False), {}).plan
     cpus = parsed.cpus.ceil() if parsed.cpus else len(facts.allowed)
     plan = plan._replace(python_cpu_count=plan.python_cpu_count._replace(value=cpus))
-    return make_view(facts, plan, parsed, library or Library(PATH))
+    return make_view(facts, plan, parsed, environ or {}, library or Library(PATH))
 
 
 FOUR = [{0}, {1}, {2}, {3}]
@@ -80,6 +81,25 @@ class TestMakeView:
         assert "4 CPUs" in problem.message
         assert view(FOUR, {}, missing)[1] == ()
         assert view(FOUR, {"cpus": "1", "view": "off"}, missing)[1] == ()
+
+    def test_the_number_of_cpus_of_the_host_that_stays_visible_is_told(self):
+        """Under a cpuset sysconf and os.cpu_count() go on telling the host's number."""
+        facts = machine([{0}])._replace(online=frozenset(range(64)))
+        plan = decide(Files("/nonexistent"), Options(), {}).plan
+        found, _ = make_view(facts, plan, Options(), {}, Library(PATH))
+        assert found.cpus is None
+        assert "64, stays visible (--view on hides it)" in found.reason
+        assert make_view(facts, plan, Options(view="on"), {}, Library(PATH))[0].cpus == 1
+
+    def test_an_outer_view_that_stands_is_told(self):
+        found, _ = view(FOUR, {}, environ={"LD_PRELOAD": f"/a.so:{PATH}", "TFLAUNCH_VIEW_CPUS": "4"})
+        assert (found.cpus, found.reason) == (None, "that of an outer tflaunch stands (TFLAUNCH_VIEW_CPUS=4)")
+
+    def test_strict(self):
+        missing = Library(None, "there is none")
+        with pytest.raises(TflaunchError, match="not available: there is none"):
+            view(FOUR, {"view": "on", "strict": "1"}, missing)
+        assert view(FOUR, {"cpus": "1", "strict": "1"}, missing)[0].cpus is None
 
     def test_asked_for_it_is_told_in_any_case(self):
         _, (problem,) = view(FOUR, {"view": "on"}, Library(None, "there is none"))
