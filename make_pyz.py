@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.metadata
-import py_compile
+import os
 import re
 import shutil
 import subprocess
@@ -58,6 +58,7 @@ def main() -> None:
         built = content / "tflaunch" / LIBRARY
         if built.exists():
             shutil.move(built, library)
+        prepare(content)
         write(content, directory / "tflaunch.pyz")
     print(directory / "tflaunch.pyz", library if library.exists() else "(without the view)")
 
@@ -86,6 +87,27 @@ def pip_install(content: Path, *what: str) -> None:
     subprocess.run(command, check=True)  # noqa: S603
 
 
+def prepare(content: Path) -> None:
+    """Remove what is not wanted, and compile what is."""
+    for path in list(content.rglob("*")):
+        if path.is_file() and not is_wanted(path.relative_to(content).as_posix()):
+            path.unlink()
+    # Not compared with the source when it is loaded: its time is not kept. Python 3.10 writes sets by their hashes.
+    options = ["-q", "-b", "--invalidation-mode", "unchecked-hash", "-s", str(content)]
+    command = [sys.executable, "-m", "compileall", *options, str(content)]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S603
+
+
+def is_wanted(name: str) -> bool:
+    """The modules; of the metadata what says whose they are, and under which licence."""
+    package, _, rest = name.partition("/")
+    if package.endswith(".dist-info"):
+        return rest == "METADATA" or "license" in rest.lower()
+    if name.startswith("pygments/lexers/") and not name.startswith("pygments/lexers/_"):
+        return False  # 250 languages: no command shows source code, and a start reads all names
+    return name.endswith(".py")
+
+
 def write(content: Path, archive: Path) -> None:
     """The archive; the same bytes from the same files, so in a fixed order and with no time of day."""
     new = archive.with_suffix(".new")
@@ -93,32 +115,11 @@ def write(content: Path, archive: Path) -> None:
         file.write(b"#!/usr/bin/env python3\n")
         with zipfile.ZipFile(file, "w") as zip_file:
             for path in sorted(content.rglob("*")):
-                name = path.relative_to(content).as_posix()
-                if path.is_file() and is_wanted(name):
-                    add(zip_file, name, path.read_bytes())
-                    if path.suffix == ".py":
-                        add(zip_file, f"{name}c", bytecode(path, name))
+                if path.is_file():
+                    add(zip_file, path.relative_to(content).as_posix(), path.read_bytes())
             add(zip_file, "__main__.py", MAIN.encode())
     new.chmod(0o755)
     new.replace(archive)
-
-
-def is_wanted(name: str) -> bool:
-    """The modules; of the metadata what says whose they are, and under which licence."""
-    package, _, rest = name.partition("/")
-    if rest.startswith("lexers/") and not rest.startswith("lexers/_"):
-        return False  # pygments' 250 programming languages: no command shows source code, and a start reads all names
-    if package.endswith(".dist-info"):
-        return rest == "METADATA" or "license" in rest.lower()
-    return name.endswith(".py")
-
-
-def bytecode(path: Path, name: str) -> bytes:
-    """What Python loads without a look at the source."""
-    compiled = path.with_suffix(".pyc")
-    unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    py_compile.compile(str(path), str(compiled), name, doraise=True, invalidation_mode=unchecked)
-    return compiled.read_bytes()
 
 
 def add(zip_file: zipfile.ZipFile, name: str, data: bytes) -> None:
