@@ -76,6 +76,8 @@ def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decisi
             plan, plan_problems = make_plan(bound, limit, options)
         check_strict(files, options)
     view, view_problems = make_view(bound, plan, options, environ)
+    if bound is not machine and view.cpus is None and options.view == "auto":
+        view = view._replace(reason=f"the program is bound; {view.reason}")
     sizes, size_problems = make_environment(plan, environ, options)
     view_changes = make_view_environment(view, environ, options)
     problems = (*limit_problems, *plan_problems, *size_problems, *view_problems)

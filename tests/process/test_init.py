@@ -345,12 +345,11 @@ class TestTerminal:
         name = script(
             "import os, signal",
             "interrupts = []",
-            "signal.signal(signal.SIGINT, lambda *_: interrupts.append(1))",
+            "signal.signal(signal.SIGINT, lambda *_: interrupts.append(os.write(1, b'interrupted')))",
             "signal.signal(signal.SIGUSR1, lambda *_: print('interrupts:', len(interrupts), flush=True))",
             PRINT_PLACE,
             "while True:",
             "    signal.pause()",
-            "    if interrupts: print('interrupted', flush=True)",
         )
         opened = terminal(program, "run", "--init", name)
         opened.expect("foreground")
