@@ -399,6 +399,7 @@ class TestDocument:
         export(monkeypatch, environ)
         done = subprocess.run(
             [sys.executable, "-m", "tflaunch", "explain", "--json", "--sysroot", str(tmp_path / "root")],
+            cwd="/",  # not in the source, which has a library of its own
             capture_output=True,
             check=True,
         )
