@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LIBRARY = "libtflaunch_view.so"
-VARIABLES = ("LD_PRELOAD", "TFLAUNCH_VIEW_CPUS", "TFLAUNCH_VIEW_FIRST")
 
 # Their runtime must stand first among the preloaded libraries, or their programs end at the start.
 SANITIZERS = ("libasan.so", "libtsan.so", "liblsan.so", "libubsan.so", "libhwasan.so", "libclang_rt.")
@@ -107,22 +106,18 @@ def make_view(
 
 def is_preloaded(environ: Mapping[str, str]) -> bool:
     """Whether the library is among what is preloaded."""
-    entries = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
-    return any(os.path.basename(entry) == LIBRARY for entry in entries)
+    return any(os.path.basename(entry) == LIBRARY for entry in _preloaded(environ))
 
 
 def make_view_environment(view: View, environ: Mapping[str, str], options: Options) -> tuple[Change, ...]:
     """What is done with the variables of the view; with --view off that of a tflaunch outside of this one ends too."""
-    preloaded = environ.get("LD_PRELOAD", "").replace(" ", ":").split(":")
-    others = [entry for entry in preloaded if entry and os.path.basename(entry) != LIBRARY]
+    others = [entry for entry in _preloaded(environ) if os.path.basename(entry) != LIBRARY]
     if view.cpus is None or view.library is None:
         if options.view != "off" or not is_preloaded(environ):
             return ()
-        return tuple(
-            _change(name, value, environ, "--view off ends the view of an outer tflaunch")
-            for name, value in (("LD_PRELOAD", ":".join(others)), (VARIABLES[1], ""), (VARIABLES[2], ""))
-            if name in environ
-        )
+        without = {"LD_PRELOAD": ":".join(others), "TFLAUNCH_VIEW_CPUS": "", "TFLAUNCH_VIEW_FIRST": ""}
+        why = "--view off ends the view of an outer tflaunch"
+        return tuple(_change(name, value, environ, why) for name, value in without.items() if name in environ)
     position = 0
     while position < len(others) and os.path.basename(others[position]).startswith(SANITIZERS):
         position += 1
@@ -136,6 +131,11 @@ def make_view_environment(view: View, environ: Mapping[str, str], options: Optio
         first = format_cpulist(view.first)
         changes.append(_change("TFLAUNCH_VIEW_FIRST", first, environ, "one CPU of each core before their siblings"))
     return tuple(changes)
+
+
+def _preloaded(environ: Mapping[str, str]) -> list[str]:
+    """What is preloaded, in its order; blanks and colons part it (ld.so(8))."""
+    return environ.get("LD_PRELOAD", "").replace(":", " ").split()
 
 
 def _change(name: str, value: str, environ: Mapping[str, str], reason: str) -> Change:
