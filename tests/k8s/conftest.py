@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from k8s.manifests import SECONDS, Object, missing, needed
+from k8s.manifests import INSTALL, SECONDS, Object, needed
+from missing import missing
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +19,7 @@ def kubectl() -> Callable[..., str]:
     """What kubectl prints. It knows no cluster."""
     path = shutil.which("kubectl", path=os.path.dirname(sys.executable)) or shutil.which("kubectl")
     if path is None:
-        missing("kubectl")
+        missing(f"kubectl is missing: {INSTALL}")
 
     def run(*arguments: str, text: str = "") -> str:
         done = subprocess.run(

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import pytest
+from missing import missing
 
 MANIFESTS = Path(__file__).resolve().parents[2] / "k8s"
 SECONDS = 60
+INSTALL = ".venv/bin/pip install '.[k8s]'"
 
 Object = dict[str, Any]
-
-
-def missing(what: str) -> NoReturn:
-    """A test that cannot run here: where all of them must run, that is a failure."""
-    text = f"{what} is missing: .venv/bin/pip install '.[k8s]'"
-    if os.environ.get("CI"):
-        pytest.fail(text)
-    pytest.skip(text)
 
 
 def needed(module: str) -> Any:
@@ -28,7 +20,7 @@ def needed(module: str) -> Any:
     try:
         return import_module(module)
     except ModuleNotFoundError:
-        missing(module)
+        missing(f"{module} is missing: {INSTALL}")
 
 
 def pod_of(manifest: Object) -> Object | None:

@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import NoReturn
 from unittest.mock import patch
 
 import pytest
+from missing import missing
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -22,13 +22,6 @@ FOREIGN_PREFIXES = ("COV", "TFLAUNCH_", "MACHINE_", "LD_", "MALLOC_", "ASAN_", "
 
 # No program takes this long unless it hangs.
 SECONDS = 60
-
-
-def unavailable(reason: str) -> NoReturn:
-    """On a developer's machine these tests may be impossible; where they are promised to run, that is a failure."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason)
-    pytest.skip(reason)
 
 
 def import_hatch_build() -> ModuleType:
@@ -75,7 +68,7 @@ class Native:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         if shutil.which("cc") is None:
-            unavailable("there is no C compiler")
+            missing("there is no C compiler")
         self.library = str(directory / "libtflaunch_view.so")
         error = import_hatch_build().compile_library(ROOT / "tflaunch/view.c", Path(self.library))
         assert error is None
@@ -145,5 +138,5 @@ def two_cpus() -> list[int]:
     """Two CPUs that this process may use: with a view of one, a mask of both is larger than the view."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) < 2:
-        unavailable("this process may use one CPU only")
+        missing("this process may use one CPU only")
     return allowed[:2]

@@ -19,8 +19,9 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from missing import missing
 
-from .conftest import ROOT, SECONDS, cpulist, numbers, told, unavailable
+from .conftest import ROOT, SECONDS, cpulist, numbers, told
 
 UNTOUCHED = 4242  # errno before each question of the programs
 GUARD = "a5" * 16
@@ -364,7 +365,7 @@ class TestAtTheSameTime:
 
     def test_threads_that_set_masks(self, native, plain_storm, two_cpus):
         if two_cpus != [0, 1]:
-            unavailable("this process may not use the CPUs 0 and 1")
+            missing("this process may not use the CPUs 0 and 1")
         done = native.run(plain_storm, 0, "sets", 16, 60, count=1)
         assert (done.returncode, done.stdout, done.stderr) == (0, "right\n", "")
 
@@ -389,7 +390,7 @@ def sanitized(request, native):
     command = ["cc", *flags, "-o", str(native.directory / f"empty-{request.param}"), str(source)]
     compiled = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
     if compiled.returncode or subprocess.run(command[-2], check=False, timeout=SECONDS).returncode:
-        unavailable(f"the compiler has no {request.param} sanitizer: {compiled.stderr}")
+        missing(f"the compiler has no {request.param} sanitizer: {compiled.stderr}")
 
     def run(program: str, *arguments: object, **keywords: object) -> subprocess.CompletedProcess[str]:
         path = native.compile(program, str(ROOT / "tflaunch/view.c"), *flags, "-O1", "-pthread", "-ldl")
@@ -423,7 +424,7 @@ class TestSanitizers:
 
     def test_setting_at_the_same_time(self, sanitized, two_cpus):
         if two_cpus != [0, 1]:
-            unavailable("this process may not use the CPUs 0 and 1")
+            missing("this process may not use the CPUs 0 and 1")
         done = sanitized("storm.c", 0, "sets", 8, 30, count=1)
         assert (done.returncode, done.stdout, done.stderr) == (0, "right\n", "")
 
@@ -457,7 +458,7 @@ class TestOtherPrograms:
     @pytest.mark.parametrize("allocator", ALLOCATORS)
     def test_allocators(self, native, plain_storm, allocator, place):
         if native.run("true", preload=(allocator,)).stderr:
-            unavailable(f"there is no {allocator} (on Debian and Ubuntu in libjemalloc2 and libtcmalloc-minimal4)")
+            missing(f"there is no {allocator} (on Debian and Ubuntu in libjemalloc2 and libtcmalloc-minimal4)")
         preload = [native.library, native.machine]
         preload.insert(place, allocator)
         arguments = (plain_storm, 2, "threads", 32, 100)
@@ -479,7 +480,7 @@ class TestOtherPrograms:
     def test_other_c_libraries(self, native, two_cpus, compiler, flags, count):
         """Static programs see the truth; those of musl the view, and no error that they did not make."""
         if subprocess.run(["which", compiler], capture_output=True, check=False).returncode:
-            unavailable(f"there is no {compiler} (on Debian and Ubuntu in musl-tools)")
+            missing(f"there is no {compiler} (on Debian and Ubuntu in musl-tools)")
         source = native.directory / "plain.c"
         source.write_text(PLAIN)
         program = native.compile(source, *flags, compiler=compiler)
@@ -493,7 +494,7 @@ class TestOtherPrograms:
     def test_a_program_with_privileges_sees_the_truth(self, native, two_cpus, tmp_path):
         """The dynamic loader preloads nothing there, ld.so(8)."""
         if os.geteuid():
-            unavailable("only root can make such a program")
+            missing("only root can make such a program")
         source = native.directory / "plain.c"
         source.write_text(PLAIN)
         program = tmp_path / "program"

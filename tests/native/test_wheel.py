@@ -10,8 +10,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from missing import missing
 
-from .conftest import ROOT, Native, import_hatch_build, unavailable
+from .conftest import ROOT, Native, import_hatch_build
 
 BUILD_SECONDS = 300
 
@@ -32,7 +33,7 @@ def build(directory: Path, compiler: str) -> Path:
         command, env=environment, capture_output=True, text=True, check=False, timeout=BUILD_SECONDS, cwd=directory
     )
     if "No matching distribution found for hatchling" in done.stderr:
-        unavailable("hatchling cannot be downloaded here")
+        missing("hatchling cannot be downloaded here")
     assert done.returncode == 0, done.stderr
     (wheel,) = directory.glob("*.whl")
     return wheel

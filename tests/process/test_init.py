@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from missing import missing
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, makes PID namespaces"),
@@ -38,10 +39,8 @@ def namespace() -> tuple[str, ...]:
         reason = "" if done.returncode == 0 else f"no PID namespace can be made here: {done.stderr.strip()}"
     except FileNotFoundError:
         reason = "there is no unshare here (util-linux)"
-    if reason and os.environ.get("CI") == "true":
-        pytest.fail(reason)
     if reason:
-        pytest.skip(reason)
+        missing(reason)
     return NAMESPACE
 
 

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from missing import missing
 
 DOCKER = Path(__file__).parents[2] / "docker"
 SECONDS = 60
@@ -18,10 +19,7 @@ def run_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """A tool of the `test` extra, from the environment that runs the tests."""
     path = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
     if path is None:
-        reason = f"{name} is not installed (pip install '.[test]')"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
+        missing(f"{name} is not installed: .venv/bin/pip install '.[test]'")
     return subprocess.run([path, *arguments], cwd=DOCKER, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
