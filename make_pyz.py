@@ -2,8 +2,8 @@
 
     .venv/bin/python make_pyz.py [DIRECTORY]    # where the files are put: dist, if nothing is said
 
-`python3 tflaunch.pyz run`, `explain` and `env` need nothing but Linux and Python 3.10 or newer: what they import is
-inside, and all of it is plain Python. To build it takes a Python with pip, as in a virtual environment, and a C
+`python3 tflaunch.pyz run`, `explain`, `env` and `verify` need nothing but Linux and Python 3.10 or newer: what they
+import is inside, and all of it is plain Python. `verify` looks at the TensorFlow of the Python that runs it. To build it takes a Python with pip, as in a virtual environment, and a C
 compiler, without which the view is left out.
 
 Bytecode is of one version of Python, and that of the Python which builds is inside. Others work too, but compile what
@@ -27,8 +27,8 @@ ROOT = Path(__file__).resolve().parent
 # All that pip needs to build the project.
 SOURCES = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "tflaunch")
 LIBRARY = "libtflaunch_view.so"
-# Not needed on Linux for these commands, and psutil is no plain Python.
-LEFT_OUT = ("psutil", "py-cpuinfo", "threadpoolctl")
+# Not needed on Linux, and psutil is no plain Python.
+LEFT_OUT = ("psutil", "py-cpuinfo")
 # Older Pythons stop here, before they see syntax that they do not know.
 MAIN = """\
 import sys

@@ -48,13 +48,19 @@ TERMINATION_SECONDS = 5
 # For how long after the script's end its last lines may come.
 DRAIN_SECONDS = 1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-# Not -m: that would put the working directory first on the path, where a file may be named like a module.
+# Not -m: that would put the working directory first on the path, where a file may be named like a module. The single
+# file is on nobody's path: behind all else, so that TensorFlow finds its own packages and not those inside the file.
 START_PROBE = """
 import sys
-sys.path[:] = [entry for entry in sys.path if entry]
+own, sys.path[:] = sys.argv[2], [entry for entry in sys.path if entry]
+if own not in sys.path:
+    sys.path.insert(0, own)
+    import tflaunch.probe
+    sys.path.append(sys.path.pop(0))
 from tflaunch.probe import main
 main(int(sys.argv[1]))
 """
+OWN_DIRECTORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 # The probe looks at pools of the CPU; it must take no memory of a GPU, nor count its threads.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"}
 
@@ -131,7 +137,7 @@ def probe(environ: Mapping[str, str]) -> Probe:
     with os.fdopen(reader) as findings_file:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-c", START_PROBE, str(writer)],
+                [sys.executable, "-c", START_PROBE, str(writer), OWN_DIRECTORY],
                 env={**with_log(environ), **NO_GPU},
                 pass_fds=[writer],
                 stdin=subprocess.DEVNULL,
