@@ -3,8 +3,8 @@
     .venv/bin/python make_pyz.py [DIRECTORY]    # where the files are put: dist, if nothing is said
 
 `python3 tflaunch.pyz run`, `explain`, `env` and `verify` need nothing but Linux and Python 3.10 or newer: what they
-import is inside, and all of it is plain Python. `verify` looks at the TensorFlow of the Python that runs it. To build it takes a Python with pip, as in a virtual environment, and a C
-compiler, without which the view is left out.
+import is inside, and all of it is plain Python. `verify` looks at the TensorFlow of the Python that runs it. To build
+the file takes a Python with pip, as in a virtual environment, and a C compiler, without which the view is left out.
 
 Bytecode is of one version of Python, and that of the Python which builds is inside. Others work too, but compile what
 they import at each start, which takes about three times as long: build with the version that will run it.
