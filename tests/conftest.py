@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from trees import plant
 
+import tflaunch
 from tflaunch.view import Library
 
 if TYPE_CHECKING:
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tflaunch.files import Files
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """For -n auto: pytest-xdist counts the cores of the host, whatever the container may use of them."""
+    return math.ceil(tflaunch.explain()["limit"]["cpus"])
 
 
 @pytest.fixture

@@ -41,9 +41,9 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _interrupts_are_not_ignored() -> None:
-    """A shell without job control starts what runs in its background with these ignored, and children inherit that."""
-    for number in (signal.SIGINT, signal.SIGQUIT):
+def _signals_are_not_ignored() -> None:
+    """nohup, and a shell that starts them in its background, ignore these in the tests, and children inherit that."""
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
 
