@@ -41,14 +41,14 @@ with open(sys.argv[1] + "." + os.environ["OMPI_COMM_WORLD_RANK"], "w") as file:
 
 @pytest.fixture
 def mpirun(two_cores, tmp_path):
-    """Run two ranks of a command; returns what they wrote."""
+    """Run ranks of a command; returns what they wrote."""
     environment("slurm")
 
-    def run(placement, *command: str, options: str = "") -> list[dict]:
-        mpirun = ("mpirun", "--allow-run-as-root", "-n", "2", *placement, *command)
+    def run(placement, *command: str, count: int = 2, options: str = "") -> list[dict]:
+        mpirun = ("mpirun", "--allow-run-as-root", "-n", str(count), *placement, *command)
         slurm.run(mpirun, SECONDS, OPTIONS=options)
         ranks = slurm.found(tmp_path / "rank")
-        assert len(ranks) == 2
+        assert len(ranks) == count
         return ranks
 
     return run
@@ -58,8 +58,9 @@ def mpirun(two_cores, tmp_path):
 def look(mpirun, tmp_path):
     """What tflaunch makes of each rank: look(placement, options)."""
 
-    def run(placement, options: str = "") -> list[dict]:
-        return mpirun(placement, sys.executable, slurm.__file__, str(tmp_path / "rank"), TFLAUNCH, options=options)
+    def run(placement, options: str = "", count: int = 2) -> list[dict]:
+        command = (sys.executable, slurm.__file__, str(tmp_path / "rank"), TFLAUNCH)
+        return mpirun(placement, *command, count=count, options=options)
 
     return run
 
@@ -84,6 +85,11 @@ class TestBound:
         assert not first & second
         for rank in ranks:
             slurm.assert_that_the_mask_counts(rank)
+
+    def test_a_rank_with_two_cores(self, look):
+        (rank,) = look(("--map-by", "slot:pe=2", "--bind-to", "core"), count=1)
+        assert rank["cores"] == 2
+        slurm.assert_that_the_mask_counts(rank)
 
     def test_an_mpi_program_keeps_it(self, mpi_program):
         ranks = mpi_program(BOUND, "--view", "on")

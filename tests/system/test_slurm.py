@@ -6,6 +6,7 @@ Once on this machine, and once in an emulated one whose cores have two hardware 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ HERE = Path(__file__).parent
 START = str(HERE / "slurm.sh")
 TFLAUNCH = Path(sys.executable).parent / "tflaunch"
 SECONDS = 240
-EMULATED_SECONDS = 400
+EMULATED_SECONDS = 600
 
 # One job after the other; what they find is asserted by the tests below.
 JOBS = """
@@ -32,12 +33,13 @@ look nomultithread -n 1 -c 2 --hint=nomultithread
 look tasks -n 2 -c 1
 OPTIONS='--cpus 1' look share -n 1 -c 2
 
-# The batch script, with another train.py.
+# The batch script as it says itself, and with another train.py.
+sbatch --wait --output="$OUT/example.log" --chdir="$EXAMPLES" "$EXAMPLES/slurm.sbatch" --epochs 1
 cd "$OUT"
 status=0
-sbatch --wait --output=exit.log "$BATCH" 3 || status=$?
+sbatch --wait --output=exit.log "$EXAMPLES/slurm.sbatch" 3 || status=$?
 echo $status > exit.status
-job=$(sbatch --parsable --output=stopped.log --cpus-per-task=1 "$BATCH")
+job=$(sbatch --parsable --output=stopped.log --cpus-per-task=1 "$EXAMPLES/slurm.sbatch")
 until [ -e ready ]; do sleep 0.1; done
 scancel --signal=TERM "$job"
 while [ -n "$(squeue --noheader)" ]; do sleep 0.1; done
@@ -93,14 +95,14 @@ def submit(jobs: str, out: Path, **variables: str) -> None:
         PYTHON=sys.executable,
         LOOK=slurm.__file__,
         OUT=str(out),
-        BATCH=str(ROOT / "examples" / "slurm.sbatch"),
+        EXAMPLES=str(ROOT / "examples"),
         **variables,
     )
 
 
 @pytest.fixture(scope="module")
 def jobs(shared, two_cores):
-    """What the tasks of a job found on this machine: jobs(NAME); the directory is jobs.out."""
+    """The directory with what the tasks found on this machine."""
     environment("slurm")
 
     def make(out: Path) -> None:
@@ -113,7 +115,7 @@ def jobs(shared, two_cores):
 
 @pytest.fixture(scope="module")
 def emulated_jobs(shared):
-    """What they found where cores have two hardware threads, under cgroup v2."""
+    """The same where cores have two hardware threads, under cgroup v2."""
     machine = environment("vm")
 
     def make(out: Path) -> None:
@@ -196,6 +198,15 @@ class TestWithoutBinding:
 
 
 class TestBatchScript:
+    def test_the_example(self, jobs):
+        """Its two CPUs are two cores, or on a machine with hardware threads one."""
+        said = (jobs / "example.log").read_text()
+        assert re.search(r"^test accuracy: 0\.\d+$", said, re.MULTILINE)
+        settings = dict(re.findall(r"^  (\S.*\S)  +(\S+)$", said, re.MULTILINE))
+        assert settings["CPUs this process may use"] == "2"
+        (more,) = slurm.found(jobs / "more")
+        assert settings["TF_NUM_INTRAOP_THREADS"] == str(more["cores"])
+
     def test_exit_status(self, jobs):
         assert (jobs / "exit.status").read_text() == "3\n", (jobs / "exit.log").read_text()
 
