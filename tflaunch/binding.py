@@ -226,16 +226,38 @@ def bind(cpus: frozenset[int]) -> str | None:
     if not hasattr(os, "sched_setaffinity"):
         return "this system binds no processes"
     try:
-        before = read_true_mask(Files()) or frozenset(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cpus)
-        missing = cpus - os.sched_getaffinity(0)
+        before = _mask()
+        _set_mask(cpus)
+        missing = cpus - _mask()
         if not missing:
             return None
         # The kernel leaves out what is not there without an error, and the plan has threads for all of them.
-        os.sched_setaffinity(0, before)
+        _set_mask(before)
     except OSError as error:
         return error.strerror or str(error)
     return f"CPU {format_cpulist(missing)} cannot be used"
+
+
+def _mask() -> frozenset[int]:
+    return read_true_mask(Files()) or frozenset(os.sched_getaffinity(0))
+
+
+def _set_mask(cpus: frozenset[int]) -> None:
+    """Inside another tflaunch its view takes the CPUs that it tells of for all CPUs, but not from another process."""
+    if "TFLAUNCH_VIEW_CPUS" not in os.environ:
+        os.sched_setaffinity(0, cpus)
+        return
+    process = os.getpid()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.sched_setaffinity(process, cpus)
+        finally:
+            os._exit(0)
+    try:
+        os.waitpid(child, 0)
+    except ChildProcessError:  # who started this ignores SIGCHLD: then it has ended by now
+        pass
 
 
 def _read_cpulist(files: Files, path: str) -> frozenset[int]:

@@ -8,7 +8,7 @@
 
    so that every pool that is sized by such a question gets the right size. Only answers change: nothing is pinned, and
    the kernel runs the threads wherever the true mask allows. A mask that a program sets itself is reported truly from
-   then on. A program that was bound elsewhere for a while and puts back the mask it was told gets its true mask back.
+   then on. A thread that sets the mask it is told gets its true mask.
 
    TFLAUNCH_VIEW_CPUS   how many CPUs are seen; without a number above zero in it the library does nothing
    TFLAUNCH_VIEW_FIRST  a list such as "0-31": one CPU of each physical core, seen before their siblings
@@ -295,36 +295,30 @@ EXPORTED int pthread_getaffinity_np(pthread_t thread, size_t size, cpu_set_t *ma
     return error;
 }
 
-/* hwloc and others ask for the mask, go to one CPU after the other to look at it, and put back what they were told. The
-   process would then be pinned to these CPUs for good, and so would all those beside it. So a thread that has been
-   elsewhere, and sets what was told of the whole mask, gets the whole mask. It is set where it asked to be before that:
-   it may be the one CPU that was to be looked at. A thread that was not elsewhere is pinned to these CPUs, as it asks. */
-static int is_elsewhere(const unsigned long mask[KERNEL_WORDS])
+/* A thread that sets what it is told of the whole mask means all CPUs that it may use, and gets the whole mask: for it
+   both are the same. hwloc asks for the mask, goes to one CPU after the other to look at it, and puts back what it was
+   told; other libraries free their threads with what they were told. Taken by the letter, this would pin the process to
+   these CPUs for good, and so all those beside it. It is set where it asks to be before that: it may be the one CPU that
+   is to be looked at. */
+static int means_all(const unsigned long now[KERNEL_WORDS])
 {
-    return !is_same(mask, whole) && !is_same(mask, told);
-}
-
-static int is_put_back(int was_away, const unsigned long now[KERNEL_WORDS])
-{
-    return was_away && is_same(now, told) && !is_set_by_program(KERNEL_WORDS, whole);
+    return is_same(now, told) && !is_set_by_program(KERNEL_WORDS, whole);
 }
 
 /* What the kernel made of a mask that was set (it leaves out CPUs that are not allowed) is what will be asked for. */
 EXPORTED int sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *mask)
 {
-    int before = errno, is_own = seen() && is_of_this_process(thread);
+    int result = NEXT(sched_setaffinity)(thread, size, mask), error = errno;
     unsigned long now[KERNEL_WORDS] = {0};
-    int was_away = is_own && NEXT(sched_getaffinity)(thread, sizeof now, (cpu_set_t *)now) >= 0 && is_elsewhere(now);
 
-    errno = before;
-    int result = NEXT(sched_setaffinity)(thread, size, mask), after = errno;
-    if (result == 0 && is_own && NEXT(sched_getaffinity)(thread, sizeof now, (cpu_set_t *)now) >= 0) {
-        if (is_put_back(was_away, now))
+    if (result == 0 && seen() && is_of_this_process(thread)
+        && NEXT(sched_getaffinity)(thread, sizeof now, (cpu_set_t *)now) >= 0) {
+        if (means_all(now))
             NEXT(sched_setaffinity)(thread, sizeof whole, (cpu_set_t *)whole);
         else
             remember(now);
     }
-    errno = after;
+    errno = error;
     return result;
 }
 
@@ -332,12 +326,11 @@ EXPORTED int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set
 {
     if (!NEXT(pthread_setaffinity_np) || !NEXT(pthread_getaffinity_np))
         return ENOSYS;
-    unsigned long now[KERNEL_WORDS] = {0};
-    int was_away = seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now) && is_elsewhere(now);
     int error = NEXT(pthread_setaffinity_np)(thread, size, mask);
+    unsigned long now[KERNEL_WORDS] = {0};
 
     if (!error && seen() && !NEXT(pthread_getaffinity_np)(thread, sizeof now, (cpu_set_t *)now)) {
-        if (is_put_back(was_away, now))
+        if (means_all(now))
             NEXT(pthread_setaffinity_np)(thread, sizeof whole, (cpu_set_t *)whole);
         else
             remember(now);
