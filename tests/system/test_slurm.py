@@ -157,6 +157,7 @@ def assert_bound(task: dict) -> None:
     slurm.assert_that_the_mask_counts(task)
 
 
+@pytest.mark.xdist_group("slurm")
 class TestSrun:
     @pytest.mark.parametrize(
         ("name", "cpus_per_task", "cpus"),
@@ -181,6 +182,7 @@ class TestSrun:
         assert task["run"]["seen"] == 1
 
 
+@pytest.mark.xdist_group("slurm")
 class TestWithoutBinding:
     """TaskPlugin=task/none: Slurm counts CPUs, and gives a task all of them."""
 
@@ -197,6 +199,7 @@ class TestWithoutBinding:
         assert task["run"]["seen"] == 1
 
 
+@pytest.mark.xdist_group("slurm")
 class TestBatchScript:
     def test_the_example(self, jobs):
         """Its two CPUs are two cores, or on a machine with hardware threads one."""
@@ -224,6 +227,7 @@ class TestBatchScript:
         assert " JobState=COMPLETED " in (jobs / "stopped.state").read_text()
 
 
+@pytest.mark.xdist_group("slurm-emulated")
 class TestHardwareThreads:
     def test_a_core(self, emulated_jobs):
         """One CPU asked for: both threads of a core are given."""
