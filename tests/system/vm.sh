@@ -25,7 +25,7 @@ export DEBIAN_FRONTEND=noninteractive
 
 build() {
   cd "$1"
-  command -v qemu-system-x86_64 mmdebstrap mke2fs >/dev/null || {
+  type qemu-system-x86_64 mmdebstrap mke2fs >/dev/null 2>&1 || { # all of them
     apt-get -qq update
     apt-get -qq install -y --no-install-recommends qemu-system-x86 mmdebstrap e2fsprogs >/dev/null
   }
@@ -37,7 +37,7 @@ build() {
 make_root() {
   mkdir kernel
   package=$(apt-cache depends linux-image-cloud-amd64 | awk '/Depends:/ {print $2; exit}')
-  (cd kernel && apt-get -qq download "$package" && dpkg -x ./*.deb . && mv boot/vmlinuz-* ../vmlinuz)
+  (cd kernel && apt-get -qq -o APT::Sandbox::User=root download "$package" && dpkg -x ./*.deb . && mv boot/vmlinuz-* ../vmlinuz)
   mmdebstrap --quiet --mode=root --variant=minbase --include="$(tr '\n' , <<'END'
 python3-minimal
 libpython3-stdlib
@@ -97,7 +97,8 @@ run() {
   shift $((OPTIND - 1))
 
   work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
+  machine=
+  trap '[ -z "$machine" ] || kill "$machine" 2>/dev/null || true; rm -rf "$work"' EXIT
   mkdir "$work/job"
   [ -z "$job" ] || cp -a "$job/." "$work/job"
   printf '%s\n' "$*" > "$work/job/.command"
@@ -121,13 +122,29 @@ run() {
         -numa "node,memdev=memory$node,cpus=$((node * cpus / nodes))-$(((node + 1) * cpus / nodes - 1))")
     done
   fi
-  # The model of the CPU is one whose threads the kernel sees and TensorFlow's AVX2 code runs on.
-  timeout "$seconds" qemu-system-x86_64 -accel tcg,thread=multi \
-    -cpu max,vendor=GenuineIntel,family=6,model=106,stepping=6 -M q35 -m "$memory" -smp "$smp" "${qemu[@]}" \
-    -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$directory/vmlinuz" \
-    -append "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on root=/dev/nvme0n1 rootfstype=ext4 rw \
-init=$init vm.cgroups=$cgroups systemd.unit=vm-job.service systemd.show_status=0 $arguments" \
-    < /dev/null 2>&1 | sed -u 's/\r//g' || true
+  # The model of the CPU is one whose threads the kernel sees and TensorFlow's AVX2 code runs on; with monitor an offline
+  # CPU would spin. On a busy host the kernel's calibrations may not end (lpj=, tsc=), and now and then a machine hangs
+  # before its first process.
+  local attempt second
+  for attempt in 1 2 3; do
+    timeout "$seconds" qemu-system-x86_64 -accel tcg,thread=multi \
+      -cpu max,vendor=GenuineIntel,family=6,model=106,stepping=6,monitor=off -M q35 -m "$memory" -smp "$smp" "${qemu[@]}" \
+      -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$directory/vmlinuz" \
+      -append "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on lpj=10000000 tsc=reliable \
+root=/dev/nvme0n1 rootfstype=ext4 rw init=$init vm.cgroups=$cgroups systemd.unit=vm-job.service \
+systemd.show_status=0 $arguments" < /dev/null > >(sed -u 's/\r//g') 2>&1 &
+    machine=$!
+    for ((second = 0; second < 150; second++)); do
+      if head -c 6 "$work/out.tar" | grep -q booted || ! kill -0 $machine 2>/dev/null; then
+        break 2
+      fi
+      sleep 1
+    done
+    echo "the machine did not boot (attempt $attempt)" >&2
+    kill $machine
+    wait $machine || true
+  done
+  wait $machine || true
   status=$(tar -xOf "$work/out.tar" ./.status 2>/dev/null) || return 97
   [ -z "$out" ] || tar -xf "$work/out.tar" -C "$out" --exclude ./.status
   return "$status"
