@@ -60,11 +60,17 @@ def test_cores(machine, place, cores):
 @pytest.mark.parametrize(("place", "limit", "intra_op"), [("whole", 8, 8), ("mixed", 4, 4), ("quota", 1.5, 2)])
 def test_plan(machine, place, limit, intra_op):
     look = machine[place]
-    assert look["status"] == 0, look["said"]
     assert look["explain"]["limit"]["cpus"] == limit
     assert look["explain"]["plan"]["intra_op"]["value"] == intra_op
-    assert look["program"]["variables"]["TF_NUM_INTRAOP_THREADS"] == str(intra_op)
     assert look["explain"]["warnings"] == []
+
+
+@pytest.mark.parametrize("place", ["whole", "mixed"])
+def test_the_program_gets_the_plan(machine, place):
+    look = machine[place]
+    assert look["status"] == 0, look["said"]
+    assert look["program"]["variables"]["TF_NUM_INTRAOP_THREADS"] == str(look["explain"]["plan"]["intra_op"]["value"])
+    assert look["program"]["mask"] == look["allowed"]
 
 
 def test_the_faster_cores_are_bound_first(machine, capacity):

@@ -5,11 +5,11 @@ cd /sys/devices/system/cpu
 grep -H . cpu[0-7]/cpu_capacity > /out/capacity.txt
 lscpu --json --extended=cpu,core,cluster > /out/lscpu.json
 cd /sys/fs/cgroup
-look whole ''
-look bound '' --cpus 2 --bind cores
+look run whole ''
+look run bound '' --cpus 2 --bind cores
 mkdir small
 echo 2-5 > small/cpuset.cpus
-look mixed small
+look run mixed small
 mkdir quota
 echo '150000 100000' > quota/cpu.max
-look quota quota --view off
+look explain quota quota --view off

@@ -1,4 +1,7 @@
-"""What tflaunch says here with the options that are given, and what is true; python3 has nothing installed."""
+"""What tflaunch says here and what is true, with a program under it (run) or none (explain); options are passed on.
+
+It needs only what Debian's python3 has.
+"""
 
 import json
 import os
@@ -6,23 +9,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-TFLAUNCH = [sys.executable, str(Path(__file__).with_name("tflaunch.pyz"))]
-PROBE = str(Path(__file__).with_name("probe.py"))
+HERE = Path(__file__).parent
+TFLAUNCH = [sys.executable, str(HERE / "tflaunch.pyz")]
+what, *options = sys.argv[1:]
 
-
-def output(*command: str) -> str:
-    """It ends well, or there is nothing to look at."""
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-
-options = sys.argv[1:]
-run = subprocess.run([*TFLAUNCH, "run", *options, PROBE], capture_output=True, text=True, check=False)
-document = {
-    "allowed": output("taskset", "-cp", str(os.getpid())).split()[-1],
-    "cgroup": Path("/proc/self/cgroup").read_text(),
-    "explain": json.loads(output(*TFLAUNCH, "explain", "--json", *options)),
-    "status": run.returncode,
-    "said": run.stderr,
-    "program": json.loads(run.stdout or "null"),
-}
+explain = subprocess.Popen([*TFLAUNCH, "explain", "--json", *options], stdout=subprocess.PIPE, text=True)
+document = {"cgroup": Path("/proc/self/cgroup").read_text()}
+if what == "run":
+    run = subprocess.run(
+        [*TFLAUNCH, "run", *options, str(HERE / "probe.py")], capture_output=True, text=True, check=False
+    )
+    document.update(status=run.returncode, said=run.stderr, program=json.loads(run.stdout or "null"))
+taskset = subprocess.run(["taskset", "-cp", str(os.getpid())], stdout=subprocess.PIPE, text=True, check=True)
+document["allowed"] = taskset.stdout.split()[-1]
+document["explain"] = json.loads(explain.communicate()[0])
 print(json.dumps(document))

@@ -11,15 +11,15 @@ machine() {
   numactl --hardware > /out/numactl.txt
 }
 
-# look NAME "GROUP..." [OPTION...]: a process in these control groups, and tflaunch with these options in it.
+# look explain|run NAME "GROUP..." [OPTION...]: tflaunch with these options in these control groups.
 look() {
-  local name=$1 groups=$2 group
-  shift 2
+  local what=$1 name=$2 groups=$3 group
+  shift 3
   (
     for group in $groups; do
       echo $BASHPID > "$group/cgroup.procs"
     done
     cd /job
-    exec python3 look.py "$@"
+    exec python3 look.py "$what" "$@"
   ) > "/out/$name.json"
 }

@@ -13,13 +13,13 @@ echo 0 > cpuset/own/cpuset.mems
 echo "$1" > cpuset/own/cpuset.cpus
 [ $# = 1 ] || echo 0 > "/sys/devices/system/cpu/cpu$2/online"
 machine
-look whole ''
-look cpuset cpuset/own
+look explain whole ''
+look explain cpuset cpuset/own
 group low 75000 50000
 mkdir cpu/low/high # one of its own above its parent's is refused by v1
-look tighter-parent cpu/low/high
+look run tighter-parent cpu/low/high
 group wide -1 100000
 group wide/narrow 50000 100000
-look tighter-child cpu/wide/narrow
+look explain tighter-child cpu/wide/narrow
 group three 300000 100000
-look quota-above-cpuset 'cpu/three cpuset/own'
+look explain quota-above-cpuset 'cpu/three cpuset/own'
