@@ -42,6 +42,12 @@ class Container:
         options = [f"--env={name}={value}" for name, value in (variables or {}).items()]
         return podman("exec", *options, self.name, *command, check=False)
 
+    def end(self) -> subprocess.CompletedProcess[str]:
+        """Wait for the end of its first process; what that wrote, and its exit status."""
+        status = int(podman("wait", self.name).stdout)
+        logs = podman("logs", self.name)
+        return subprocess.CompletedProcess(self.name, status, logs.stdout, logs.stderr)
+
     @property
     def allowed_cpus(self) -> str:
         """The CPUs that the kernel lets its first process use."""
@@ -91,28 +97,21 @@ def quota_of(directory: Path) -> float | None:
 
 
 @contextmanager
-def running(*options: str, name: str) -> Iterator[Container]:
-    """A container with this machine's own files as its root, so with the project's environment; it writes beside them.
-
-    Its first process does nothing; commands are run beside it, in the same cgroups.
-    """
-    device = os.stat("/").st_dev
-    # An overlay shows one file system.
-    places = {str(ROOT), sys.prefix, sys.base_prefix}
-    volumes = [f"--volume={place}:{place}:ro" for place in places if os.stat(place).st_dev != device]
+def running(*arguments: str, name: str) -> Iterator[Container]:
+    """A container started by these arguments of `podman run`; removed afterwards, whatever it does then."""
     try:
-        podman(
-            "run",
-            "--detach",
-            f"--name={name}",
-            "--network=none",
-            *volumes,
-            *options,
-            "--rootfs",
-            "/:O",
-            "sleep",
-            "infinity",
-        )
+        podman("run", "--detach", f"--name={name}", "--network=none", *arguments)
         yield Container(name)
     finally:
         podman("rm", "--force", "--time=0", "--volumes", name, check=False)
+
+
+def this_machine() -> list[str]:
+    """Arguments for a container with this machine's own files as its root, so with the project's environment.
+
+    It writes beside them. An overlay shows one file system, so what lies on another is mounted.
+    """
+    device = os.stat("/").st_dev
+    places = sorted({str(ROOT), sys.prefix, sys.base_prefix})
+    volumes = [f"--volume={place}:{place}:ro" for place in places if os.stat(place).st_dev != device]
+    return [*volumes, "--rootfs", "/:O"]

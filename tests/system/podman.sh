@@ -15,7 +15,7 @@ build() {
 }
 
 install_packages() {
-  dpkg-query -W "$@" >/dev/null 2>&1 && return
+  dpkg --status "$@" 2>/dev/null | grep -c '^Status: install ok installed' | grep -qx $# && return
   apt-get -qq update
   DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" >/dev/null
 }
@@ -67,10 +67,10 @@ import_base_image() {
     --include=python3,python3-venv,ca-certificates,gcc,libc6-dev \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
     "$suite" base.tar "$source"
-  ./podman import --quiet base.tar localhost/tflaunch-base >/dev/null
+  ./podman import --quiet --change 'ENV PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin' base.tar localhost/tflaunch-base >/dev/null
   rm base.tar
-  # podman's record of its containers holds the path of the directory. There are none yet.
-  rm -r storage/libpod
+  # podman's record of its containers, of which there are none yet, holds the path of the directory.
+  rm -rf storage/libpod storage/db.sql
 }
 
 [ $# = 2 ] && [ "$1" = build ] || { echo "usage: $0 build DIRECTORY" >&2; exit 2; }

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from missing import missing
-from system.podman import ROOT, running
+from system.podman import ROOT, running, this_machine
 
 PROGRAM = str(Path(sys.executable).parent / "tflaunch")
 LAST_CPU = str(max(os.sched_getaffinity(0)))
@@ -57,7 +57,10 @@ def place(tmp_path_factory):
 def start(place):
     """A running container with these options of podman; a name of its own for each."""
     names = (f"tflaunch-test-{os.getpid()}-{number}" for number in range(1000))
-    return lambda *options: running(f"--volume={place}:{place}:ro", *options, name=next(names))
+    # Its first process does nothing; commands are run beside it, in the same cgroups.
+    return lambda *options: running(
+        f"--volume={place}:{place}:ro", *options, *this_machine(), "sleep", "infinity", name=next(names)
+    )
 
 
 def explain(container, *options, variables=None):
