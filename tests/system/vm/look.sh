@@ -5,7 +5,7 @@ cd /sys/fs/cgroup
 
 # The machine, as others see it.
 machine() {
-  lscpu --json --extended=cpu,core,socket,node,online > /out/lscpu.json
+  lscpu --parse=cpu,core,socket,node > /out/lscpu.txt # the online ones
   lstopo-no-graphics --only core > /out/cores.txt
   lstopo-no-graphics --only package > /out/packages.txt
   numactl --hardware > /out/numactl.txt
