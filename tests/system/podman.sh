@@ -73,5 +73,8 @@ import_base_image() {
   rm -rf storage/libpod storage/db.sql
 }
 
-[ $# = 2 ] && [ "$1" = build ] || { echo "usage: $0 build DIRECTORY" >&2; exit 2; }
+if [ $# != 2 ] || [ "$1" != build ]; then
+  echo "usage: $0 build DIRECTORY" >&2
+  exit 2
+fi
 build "$2"

@@ -245,8 +245,8 @@ class TestParent:
 
 @pytest.mark.parametrize(
     ("options", "threads"),
-    [(["--cpus=0.5"], 1), (["--cpus=1.5"], 2), ([f"--cpuset-cpus={LAST_CPU}"], 1)],
-    ids=["half a CPU", "one and a half", "cpuset"],
+    [(["--cpus=1"], 1), (["--cpus=1.5"], 2), ([f"--cpuset-cpus={LAST_CPU}"], 1)],
+    ids=["one CPU", "one and a half", "cpuset"],
 )
 class TestTensorFlow:
     """The pools that a real TensorFlow makes."""
