@@ -97,7 +97,7 @@ class TestEveryPlace:
             assert program["variables"]["OMP_NUM_THREADS"] == str(plan["omp"]["value"]), place
             affinity, python, online = program["sees"]
             assert affinity == math.ceil(limit), place
-            if limit < len(vm.cpus(program["mask"])):  # the view; without it the other two are the host's
+            if affinity < len(vm.cpus(program["mask"])):  # the view; without it the other two are the host's
                 assert (python, online) == (affinity, affinity), place
 
     def test_only_a_bound_program_may_run_on_fewer_cpus(self, machine, name):
