@@ -56,9 +56,10 @@ def one_at_a_time():
 def pip_options(tmp_path_factory):
     """This machine's settings of pip as options of `podman build`: a secret, and the files that they name."""
     done = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True)
-    settings = {}
-    for name, value in re.findall(r"^(?:global|install|:env:)\.(\S+?)=(.*)$", done.stdout, re.MULTILINE):
-        settings.setdefault(name, []).extend(ast.literal_eval(value).split())
+    lines = re.findall(r"^(global|install|:env:)\.(\S+?)=(.*)$", done.stdout, re.MULTILINE)
+    # A variable counts more than a file.
+    lines.sort(key=lambda line: line[0] == ":env:")
+    settings = {name: ast.literal_eval(value).split() for _, name, value in lines}
     file = tmp_path_factory.mktemp("pip") / "pip.conf"
     file.write_text("[global]\n" + "".join(f"{name} = {' '.join(words)}\n" for name, words in settings.items()))
     places = set()
