@@ -125,7 +125,7 @@ run() {
   # The model of the CPU is one whose threads the kernel sees and TensorFlow's AVX2 code runs on; with monitor an offline
   # CPU would spin. On a busy host the kernel's calibrations may not end (lpj=, tsc=), and now and then a machine hangs
   # before its first process.
-  local attempt second
+  local attempt second patience=$((120 + 2 * ${smp%%,*}))
   for attempt in 1 2 3; do
     timeout "$seconds" qemu-system-x86_64 -accel tcg,thread=multi \
       -cpu max,vendor=GenuineIntel,family=6,model=106,stepping=6,monitor=off -M q35 -m "$memory" -smp "$smp" "${qemu[@]}" \
@@ -134,7 +134,7 @@ run() {
 root=/dev/nvme0n1 rootfstype=ext4 rw init=$init vm.cgroups=$cgroups systemd.unit=vm-job.service \
 systemd.show_status=0 $arguments" < /dev/null > >(sed -u 's/\r//g') 2>&1 &
     machine=$!
-    for ((second = 0; second < 150; second++)); do
+    for ((second = 0; second < patience; second++)); do
       if head -c 6 "$work/out.tar" | grep -q booted || ! kill -0 $machine 2>/dev/null; then
         break 2
       fi
