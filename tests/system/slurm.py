@@ -8,15 +8,13 @@ independent opinion on the affinity mask and on cores. Tests import the rest of 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 # Runs under tflaunch: the true mask, by the kernel's file, which no view changes; what is seen; what was exported.
@@ -115,17 +113,6 @@ def run(command: Sequence[str], seconds: float, **variables: str) -> str:
             raise
     assert process.returncode == 0, said
     return said
-
-
-def once(directory: Path, make: Callable[[Path], None]) -> Path:
-    """The directory, made by the first of the workers of pytest-xdist that needs it, while the others wait."""
-    with open(f"{directory}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not directory.exists():
-            part = Path(tempfile.mkdtemp(dir=directory.parent))
-            make(part)
-            part.rename(directory)
-    return directory
 
 
 def found(prefix: Path) -> list[dict]:

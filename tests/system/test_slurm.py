@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from missing import environment
+from shared import once, shared_directory
 from system import slurm
 
 ROOT = Path(__file__).parents[2]
@@ -82,9 +83,7 @@ EMULATED_START = "ip address add 192.0.2.1/32 dev lo; echo 192.0.2.1 vm >> /etc/
 
 @pytest.fixture(scope="session")
 def shared(tmp_path_factory):
-    """A directory that all workers of this run have."""
-    directory = tmp_path_factory.getbasetemp()
-    return directory.parent if "PYTEST_XDIST_WORKER" in os.environ else directory
+    return shared_directory(tmp_path_factory)
 
 
 def submit(jobs: str, out: Path, **variables: str) -> None:
@@ -110,7 +109,7 @@ def jobs(shared, two_cores):
         submit(JOBS, out)
         submit(UNBOUND_JOBS, out, TASK_PLUGIN="task/none")
 
-    return slurm.once(shared / "slurm", make)
+    return once(shared, "slurm", make)
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +140,7 @@ def emulated_jobs(shared):
         command += ["-a", "clocksource=hpet", "-w", str(EMULATED_SECONDS), EMULATED_START]
         slurm.run(command, EMULATED_SECONDS + 60)
 
-    return slurm.once(shared / "slurm-emulated", make)
+    return once(shared, "slurm-emulated", make)
 
 
 def by_slurm(task: dict) -> set[int]:
@@ -159,7 +158,6 @@ def assert_bound(task: dict) -> None:
     slurm.assert_that_the_mask_counts(task)
 
 
-@pytest.mark.xdist_group("slurm")
 class TestSrun:
     @pytest.mark.parametrize(
         ("name", "cpus_per_task", "cpus"),
@@ -184,7 +182,6 @@ class TestSrun:
         assert task["run"]["seen"] == 1
 
 
-@pytest.mark.xdist_group("slurm")
 class TestWithoutBinding:
     """TaskPlugin=task/none: Slurm counts CPUs, and gives a task all of them."""
 
@@ -201,7 +198,6 @@ class TestWithoutBinding:
         assert task["run"]["seen"] == 1
 
 
-@pytest.mark.xdist_group("slurm")
 class TestBatchScript:
     def test_the_example(self, jobs):
         """Its two CPUs are two cores, or on a machine with hardware threads one."""
@@ -229,7 +225,6 @@ class TestBatchScript:
         assert " JobState=COMPLETED " in (jobs / "stopped.state").read_text()
 
 
-@pytest.mark.xdist_group("slurm-emulated")
 class TestHardwareThreads:
     def test_a_core(self, emulated_jobs):
         """One CPU asked for: both threads of a core are given."""

@@ -11,6 +11,7 @@ import re
 
 import pytest
 from missing import environment
+from shared import once, shared_directory
 from system import vm
 
 # The options of vm.sh and what runs inside.
@@ -27,13 +28,13 @@ MACHINES = {
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory):
     """What came back from a machine."""
-    directory = vm.shared_directory(tmp_path_factory)
+    directory = shared_directory(tmp_path_factory)
 
     def results(name):
         place = environment("vm")
         options, command = MACHINES[name]
-        built = vm.once(directory, "built", vm.build)
-        out = vm.once(directory, name, lambda out: vm.boot("vm.sh", place, built.iterdir(), out, options, command))
+        built = once(directory, "built", vm.build)
+        out = once(directory, name, lambda out: vm.boot("vm.sh", place, built.iterdir(), out, options, command))
         return vm.read(out)
 
     return results

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import pytest
 from missing import environment
+from shared import once, shared_directory
 from system import vm
 
 
 @pytest.fixture(scope="session")
 def machine(tmp_path_factory):
     """What came back from the machine."""
-    directory = vm.shared_directory(tmp_path_factory)
+    directory = shared_directory(tmp_path_factory)
     place = environment("vm-arm")
 
     def run(out: Path) -> None:
-        vm.boot("vm-arm.sh", place, [vm.once(directory, "built", vm.build) / "tflaunch.pyz"], out, [], "bash arm.sh")
+        vm.boot("vm-arm.sh", place, [once(directory, "built", vm.build) / "tflaunch.pyz"], out, [], "bash arm.sh")
 
-    return vm.read(vm.once(directory, "arm", run))
+    return vm.read(once(directory, "arm", run))
 
 
 @pytest.fixture

@@ -2,41 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-
-
-def shared_directory(tmp_path_factory: Any) -> Path:
-    """One directory for all workers of pytest-xdist."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-
-
-def once(directory: Path, name: str, make: Callable[[Path], None]) -> Path:
-    """What the first of several workers makes in a directory; a failure is not repeated, so that it costs once."""
-    result = directory / name
-    with (directory / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not result.exists():
-            result.mkdir()
-            try:
-                make(result)
-            except BaseException as error:
-                (result / "failure").write_text(str(error))
-                raise
-    if (result / "failure").exists():
-        raise RuntimeError((result / "failure").read_text())
-    return result
 
 
 def build(directory: Path) -> None:
