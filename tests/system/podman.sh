@@ -1,23 +1,16 @@
 #!/bin/bash
 # Containers by podman, on Debian, as root; neither an image registry nor systemd is needed.
 #
-#   tests/system/podman.sh build DIRECTORY     installs podman, and makes DIRECTORY/podman and the image tflaunch-base
+#   tests/system/podman.sh build DIRECTORY     DIRECTORY/podman and the image tflaunch-base (called by setup.sh)
 #
 # DIRECTORY/podman is podman with its own settings, and with images and containers below DIRECTORY. The directory may be
 # moved before anything is run from it.
 set -euo pipefail
 
 build() {
-  install_packages podman conmon runc crun catatonit netavark buildah mmdebstrap
   cd "$1"
   write_settings
   import_base_image
-}
-
-install_packages() {
-  dpkg --status "$@" 2>/dev/null | grep -c '^Status: install ok installed' | grep -qx $# && return
-  apt-get -qq update
-  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "$@" >/dev/null
 }
 
 write_settings() {

@@ -1,19 +1,13 @@
 #!/bin/bash
 # Slurm on this machine alone: one node, one partition, as root, with systemd or without.
 #
-#   tests/system/slurm.sh build DIRECTORY   install what it needs, and Open MPI; nothing is kept in DIRECTORY
+#   tests/system/slurm.sh build DIRECTORY   nothing: its packages are all that it needs (called by setup.sh)
 #   tests/system/slurm.sh run COMMAND...    start the daemons, run COMMAND with SLURM_CONF set, stop the daemons
 #
 # TASK_PLUGIN=task/none gives a Slurm that binds nothing. The exit status is that of COMMAND.
 set -euo pipefail
-packages=(slurm-wlm munge openmpi-bin libhwloc15)
 
-build() {
-  [ -d "$1" ]
-  dpkg --status "${packages[@]}" >/dev/null 2>&1 && return
-  apt-get -qq update
-  DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${packages[@]}" >/dev/null
-}
+build() { :; }
 
 configure() {
   local ports

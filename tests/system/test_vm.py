@@ -1,6 +1,6 @@
 """Whole machines under qemu, with CPUs, control groups and a systemd that this one does not have.
 
-Each boots once and comes back with what tflaunch said in several places, and what lscpu, numactl, lstopo, taskset and
+Each boots once and comes back with what tflaunch said in several places, and what lscpu, numactl, lstopo and
 the kernel's files say there.
 """
 
@@ -187,7 +187,7 @@ class TestTopology:
 
 
 class TestBinding:
-    """--bind cores, as the kernel has it (taskset in the program)."""
+    """--bind cores, as the kernel has it."""
 
     @pytest.mark.parametrize(
         ("place", "count", "physical", "intra_op"),

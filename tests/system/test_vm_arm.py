@@ -1,6 +1,6 @@
 """A whole ARM machine under qemu, big.LITTLE: four small and four large cores.
 
-It boots once and comes back with what tflaunch said, and what lscpu, taskset and cpu_capacity say there. The library of
+It boots once and comes back with what tflaunch said, and what lscpu and the kernel's files say there. The library of
 the view is for the architecture that builds it, and so is left out.
 """
 

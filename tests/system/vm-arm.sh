@@ -2,7 +2,7 @@
 # Throw-away ARM machines under qemu, computed in software: four small cores and four large ones, as their cpu_capacity
 # says, in a cluster each; Debian bookworm with python3, cgroup v2.
 #
-#   vm-arm.sh build DIRECTORY          as root, on Debian: packages for the host, a kernel, root.img
+#   vm-arm.sh build DIRECTORY          a kernel, root.img (called by setup.sh)
 #   vm-arm.sh run [OPTIONS] COMMAND    a machine boots, runs the command (bash, as root, in /job) and is thrown away
 #
 #   -d DIRECTORY  where they were built (build/environments/vm-arm)
@@ -14,15 +14,9 @@
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
 suite=bookworm
-export DEBIAN_FRONTEND=noninteractive
 
 build() {
   cd "$1"
-  type qemu-system-aarch64 fdtput mmdebstrap mke2fs >/dev/null 2>&1 || { # all of them
-    apt-get -qq update
-    apt-get -qq install -y --no-install-recommends \
-      qemu-system-arm device-tree-compiler mmdebstrap e2fsprogs >/dev/null
-  }
   # Lists of packages of another architecture, beside the host's own.
   mkdir -p apt/lists/partial apt/cache/archives/partial apt/sources kernel
   cp /etc/apt/sources.list.d/debian.sources apt/sources

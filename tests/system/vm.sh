@@ -2,7 +2,7 @@
 # Throw-away machines under qemu, computed in software (never KVM): any topology of CPUs, cgroup v2, v1 or both.
 # Debian bookworm with python3, numactl, lstopo, podman with crun, Slurm with munge, and systemd where it is asked for.
 #
-#   vm.sh build DIRECTORY          as root, on Debian: packages for the host, a kernel, root.img, tensorflow.img
+#   vm.sh build DIRECTORY          a kernel, root.img, tensorflow.img (called by setup.sh)
 #   vm.sh run [OPTIONS] COMMAND    a machine boots, runs the command (bash, as root, in /job) and is thrown away
 #
 #   -d DIRECTORY  where they were built (build/environments/vm)
@@ -21,14 +21,9 @@
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
 suite=bookworm tensorflow=tensorflow-cpu==2.21.0
-export DEBIAN_FRONTEND=noninteractive
 
 build() {
   cd "$1"
-  type qemu-system-x86_64 mmdebstrap mke2fs >/dev/null 2>&1 || { # all of them
-    apt-get -qq update
-    apt-get -qq install -y --no-install-recommends qemu-system-x86 mmdebstrap e2fsprogs >/dev/null
-  }
   make_tensorflow &
   make_root
   wait $!
@@ -96,6 +91,8 @@ run() {
   done
   shift $((OPTIND - 1))
 
+  exec 9> "$directory/lock"
+  flock 9 # one after the other: two machines of many CPUs take far more than twice the time of one
   work=$(mktemp -d)
   machine=
   trap '[ -z "$machine" ] || kill "$machine" 2>/dev/null || true; rm -rf "$work"' EXIT
@@ -132,7 +129,7 @@ run() {
       -nodefaults -no-user-config -display none -serial stdio -no-reboot -kernel "$directory/vmlinuz" \
       -append "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on lpj=10000000 tsc=reliable \
 root=/dev/nvme0n1 rootfstype=ext4 rw init=$init vm.cgroups=$cgroups systemd.unit=vm-job.service \
-systemd.show_status=0 $arguments" < /dev/null > >(sed -u 's/\r//g') 2>&1 &
+systemd.show_status=0 $arguments" 9>&- < /dev/null > >(sed -u 's/\r//g') 2>&1 &
     machine=$!
     for ((second = 0; second < patience; second++)); do
       if head -c 6 "$work/out.tar" | grep -q booted || ! kill -0 $machine 2>/dev/null; then

@@ -1,26 +1,37 @@
 """What tflaunch says here and what is true, with a program under it (run) or none (explain); options are passed on.
 
-It needs only what Debian's python3 has.
+It needs only what Debian's python3 has. `explain` is called and not started: an emulated machine takes seconds to start
+a program.
 """
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-TFLAUNCH = [sys.executable, str(HERE / "tflaunch.pyz")]
-what, *options = sys.argv[1:]
+SINGLE_FILE = str(HERE / "tflaunch.pyz")
+sys.path.insert(0, SINGLE_FILE)
 
-explain = subprocess.Popen([*TFLAUNCH, "explain", "--json", *options], stdout=subprocess.PIPE, text=True)
-document = {"cgroup": Path("/proc/self/cgroup").read_text()}
+import tflaunch  # noqa: E402
+
+what, *options = sys.argv[1:]
+command = [sys.executable, SINGLE_FILE, "run", *options, str(HERE / "probe.py")]
+run = None
 if what == "run":
-    run = subprocess.run(
-        [*TFLAUNCH, "run", *options, str(HERE / "probe.py")], capture_output=True, text=True, check=False
-    )
-    document.update(status=run.returncode, said=run.stderr, program=json.loads(run.stdout or "null"))
-taskset = subprocess.run(["taskset", "-cp", str(os.getpid())], stdout=subprocess.PIPE, text=True, check=True)
-document["allowed"] = taskset.stdout.split()[-1]
-document["explain"] = json.loads(explain.communicate()[0])
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+(allowed,) = (
+    line.split()[1]
+    for line in Path("/proc/self/status").read_text().splitlines()
+    if line.startswith("Cpus_allowed_list:")
+)
+named = dict(zip((option.removeprefix("--") for option in options[::2]), options[1::2]))
+document = {
+    "cgroup": Path("/proc/self/cgroup").read_text(),
+    "allowed": allowed,
+    "explain": tflaunch.explain(**named),
+}
+if run:
+    out, said = run.communicate()
+    document.update(status=run.returncode, said=said, program=json.loads(out or "null"))
 print(json.dumps(document))
