@@ -68,7 +68,7 @@ def install(content: Path, source: Path) -> None:
     source.mkdir()
     for name in SOURCES:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+            shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.so", "*.new"))
         else:
             shutil.copy(ROOT / name, source)
     pip_install(content, "--no-deps", str(source))

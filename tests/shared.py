@@ -1,10 +1,12 @@
-"""What several tests want and is made once, also where pytest-xdist runs them in several processes."""
+"""What several tests use: things that are made once, commands that leave nothing behind, lists of CPUs."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable
+import signal
+import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,3 +35,43 @@ def once(directory: Path, name: str, make: Callable[[Path], None]) -> Path:
     if (result / "failure").exists():
         raise RuntimeError((result / "failure").read_text())
     return result
+
+
+# What the shell of whoever runs the tests may have exported, and jobs and machines must not get.
+FOREIGN = ("TFLAUNCH_", "TF_NUM_", "OMP_", "SLURM_", "OMPI_", "PMIX_", "COV")
+
+
+def run(command: Sequence[str | Path], seconds: float | None, **variables: str) -> str:
+    """Run a command to its end; it and all that it started are ended if it takes longer. Returns both its outputs.
+
+    Fails with them if the command does.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)} | variables
+    with subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            said = f"{process.communicate()[0]}\nended after {seconds} s"
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+    assert process.returncode == 0, f"status {process.returncode}: {said}"
+    return said
+
+
+def cpus_of(text: str) -> set[int]:
+    """The CPUs of a list such as 0-3,8, which is how the kernel and others write them."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found

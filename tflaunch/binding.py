@@ -228,14 +228,15 @@ def bind(cpus: frozenset[int]) -> str | None:
     try:
         before = _mask()
         _set_mask(cpus)
-        missing = cpus - _mask()
-        if not missing:
+        mask = _mask()
+        if mask == cpus:
             return None
         # The kernel leaves out what is not there without an error, and the plan has threads for all of them.
         _set_mask(before)
     except OSError as error:
         return error.strerror or str(error)
-    return f"CPU {format_cpulist(missing)} cannot be used"
+    missing = cpus - mask
+    return f"CPU {format_cpulist(missing)} cannot be used" if missing else "the view of an outer tflaunch hinders it"
 
 
 def _mask() -> frozenset[int]:
@@ -243,9 +244,9 @@ def _mask() -> frozenset[int]:
 
 
 def _set_mask(cpus: frozenset[int]) -> None:
-    """Inside another tflaunch its view takes the CPUs that it tells of for all CPUs, but not from another process."""
-    if "TFLAUNCH_VIEW_CPUS" not in os.environ:
-        os.sched_setaffinity(0, cpus)
+    """The view of an outer tflaunch takes the CPUs that it tells of for all CPUs, but not from another process."""
+    os.sched_setaffinity(0, cpus)
+    if not _mask() > cpus:
         return
     process = os.getpid()
     child = os.fork()

@@ -59,7 +59,8 @@ static atomic_int is_loaded;
 static atomic_uint cpus_seen; /* 0: all of them */
 static atomic_ulong first[(MAX_CPU + 1) / WORD_BITS];
 
-/* The true mask of the process when the library was loaded, and what is told of it. */
+/* The true mask of the process when the library was loaded, and what is told of it. Empty for constructors of other
+   libraries that run before ours. */
 static unsigned long whole[KERNEL_WORDS], told[KERNEL_WORDS];
 
 /* Masks that the program has set itself, as hashes; the oldest is forgotten. Only masks of more than cpus_seen CPUs
@@ -341,14 +342,19 @@ EXPORTED int pthread_setaffinity_np(pthread_t thread, size_t size, const cpu_set
 /* A mask of any size is taken, and none, which ends an earlier one: the C library takes what its header forbids. */
 EXPORTED int pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size, const cpu_set_t *mask)
 {
-    int error = NEXT(pthread_attr_setaffinity_np) ? NEXT(pthread_attr_setaffinity_np)(attributes, size, mask) : ENOSYS;
     const void *volatile given = mask;
     unsigned long asked[KERNEL_WORDS] = {0};
 
-    if (!error && seen() && given) {
-        memcpy(asked, given, size < sizeof asked ? size : sizeof asked);
+    if (!NEXT(pthread_attr_setaffinity_np))
+        return ENOSYS;
+    if (!seen() || !given)
+        return NEXT(pthread_attr_setaffinity_np)(attributes, size, mask);
+    memcpy(asked, given, size < sizeof asked ? size : sizeof asked);
+    if (means_all(asked))
+        return NEXT(pthread_attr_setaffinity_np)(attributes, sizeof whole, (const cpu_set_t *)whole);
+    int error = NEXT(pthread_attr_setaffinity_np)(attributes, size, mask);
+    if (!error)
         remember(asked);
-    }
     return error;
 }
 

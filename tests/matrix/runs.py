@@ -129,7 +129,7 @@ def prepare(directory: Path) -> Iterator[Places]:
 def build_wheel(directory: Path) -> Path:
     """The project's wheel, made of a copy: building it would remove the library that an editable install uses."""
     copy = directory / "project"
-    shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns(".*", "*.so", "__pycache__", "dist", "build"))
+    shutil.copytree(PROJECT, copy, ignore=shutil.ignore_patterns(".*", "*.so", "*.new", "__pycache__", "dist", "build"))
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", directory, copy]
     subprocess.run(command, check=True, timeout=600)
     return next(directory.glob("tflaunch-*.whl"))

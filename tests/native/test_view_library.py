@@ -286,7 +286,7 @@ class TestSetting:
             assert lines[who][:3] == [wanted & mask] * 3
         assert lines["exec"][:3] == [told(mask, count)] * 3
 
-    @pytest.mark.parametrize("way", ["sched", "pthread"])
+    @pytest.mark.parametrize("way", ["sched", "pthread", "attribute"])
     def test_all_that_it_was_told_means_all(self, native, setting, two_cpus, way):
         """Asked and set again, by one that was not elsewhere; a program then started is no exception."""
         allowed = os.sched_getaffinity(0)

@@ -3,7 +3,8 @@
 #
 #   tests/system/setup.sh [podman] [vm] [vm-arm] [slurm]     all of them, as root, on Debian
 #
-# What is made lies in build/environments and is as old as that directory: remove it to begin anew.
+# What is made lies in build/environments and is as old as that directory: remove it to begin anew. There podman keeps the
+# layers of the images that tests build, and in /run/tflaunch-podman-* what it knows of the running machine.
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
 environments=$here/../../build/environments

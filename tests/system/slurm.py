@@ -11,10 +11,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 # Runs under tflaunch: the true mask, by the kernel's file, which no view changes; what is seen; what was exported.
@@ -88,31 +86,6 @@ def assert_that_the_mask_counts(task: dict) -> None:
     assert program["variables"]["TF_NUM_INTRAOP_THREADS"] == str(task["cores"])
     assert program["variables"]["OMP_NUM_THREADS"] == str(task["cores"])
     assert program["variables"]["PYTHON_CPU_COUNT"] == str(len(cpus))
-
-
-def run(command: Sequence[str], seconds: float, **variables: str) -> str:
-    """Run a command without what the tests' own environment says; ends it with all that it started if it takes longer.
-
-    Returns standard output; fails with both outputs if the command does.
-    """
-    foreign = ("TFLAUNCH_", "TF_NUM_", "OMP_", "SLURM_", "OMPI_", "PMIX_", "COV")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)} | variables
-    with subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            said, _ = process.communicate(timeout=seconds)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGTERM)
-            raise
-    assert process.returncode == 0, said
-    return said
 
 
 def found(prefix: Path) -> list[dict]:

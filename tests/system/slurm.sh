@@ -50,9 +50,9 @@ start() {
   head -c 1024 /dev/urandom > "$directory/munge.key"
   chmod 600 "$directory/munge.key"
   munged --socket "$directory/munge.socket" --key-file "$directory/munge.key" --pid-file "$directory/munged.pid" \
-    --log-file "$directory/munged.log" --seed-file "$directory/munged.seed" 8<&-
-  slurmctld 8<&-
-  slurmd 8<&-
+    --log-file "$directory/munged.log" --seed-file "$directory/munged.seed" 8>&-
+  slurmctld 8>&-
+  slurmd 8>&-
   local deadline=$((SECONDS + 100))
   until [ "$(sinfo --noheader --format %T 2>/dev/null)" = idle ]; do
     [ $SECONDS -lt $deadline ]
@@ -63,14 +63,15 @@ start() {
 
 stop() {
   local daemon pid
-  [ -n "$started" ] || tail -n 20 "$directory"/*.log >&2
+  [ -n "$started" ] || tail -n 20 "$directory"/*.log >&2 || true
+  local deadline=$((SECONDS + 30))
   if scancel --user root --signal KILL --full 2>/dev/null; then
-    while [ -n "$(squeue --noheader 2>/dev/null)" ]; do sleep 0.1; done
+    while [ -n "$(squeue --noheader 2>/dev/null)" ] && [ $SECONDS -lt $deadline ]; do sleep 0.1; done
   fi
   for daemon in slurmd slurmctld munged; do
     pid=$(cat "$directory/$daemon.pid" 2>/dev/null) || continue
     kill "$pid" || continue
-    tail --pid="$pid" -f /dev/null
+    timeout 30 tail --pid="$pid" -f /dev/null || kill -KILL "$pid" || true
   done
   find /sys/fs/cgroup/*/"slurm_$(hostname -s)" "/sys/fs/cgroup/system.slice/$(hostname -s)_slurmstepd.scope" \
     -depth -type d -exec rmdir {} + 2>/dev/null || true
@@ -78,7 +79,7 @@ stop() {
 }
 
 run() {
-  exec 8< "$0"
+  exec 8> /run/tflaunch-slurm.lock
   flock 8  # a second one on this machine would use the same cgroups
   started=
   directory=$(mktemp -d)
@@ -88,7 +89,7 @@ run() {
   trap 'exit 143' TERM INT
   configure
   start
-  "$@" 8<&-
+  "$@" 8>&-
 }
 
 PATH=$PATH:/usr/sbin

@@ -27,8 +27,8 @@ ALLOWED = len(os.sched_getaffinity(0))
 # Says what it was given, and ends by SIGTERM, which a first process without a handler would ignore.
 FACTS = """\
 import json, os, signal, sys
-print(json.dumps({"environ": dict(os.environ), "arguments": sys.argv, "user": os.getuid()}), flush=True)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+print(json.dumps({"environ": dict(os.environ), "arguments": sys.argv, "user": os.getuid()}), flush=True)
 signal.sigwait({signal.SIGTERM})
 """
 
@@ -146,6 +146,20 @@ class TestImage:
             done = container.end()
         assert_trained(done, "1.5 CPUs", 2)
 
+    def test_explain_without_rights(self, image, name, two_cores):
+        """Another user, no capabilities, no file that can be written."""
+        with running(*self.LOCKED, "--cpus=1.5", "--entrypoint=sleep", image, "infinity", name=name) as container:
+            status = dict(
+                line.split(":\t", 1) for line in Path(f"/proc/{container.pid}/status").read_text().splitlines()
+            )
+            done = container.run("tflaunch", "explain", "--json")
+            assert container.quotas()[0] == 1.5
+        assert status["Uid"].split() == ["12345"] * 4
+        assert int(status["CapEff"], 16) == int(status["CapPrm"], 16) == 0
+        document = json.loads(done.stdout)
+        assert (document["limit"]["quota_cpus"], document["warnings"]) == (1.5, [])
+        assert document["machine"]["allowed_cpus"] == status["Cpus_allowed_list"]
+
     def test_the_view(self, image, name, two_cores):
         with running(*self.LOCKED, "--cpus=1", image, "--no-python", "python3", "-c", SEEN, name=name) as container:
             done = container.end()
@@ -189,7 +203,7 @@ def test_compose(image, name, two_cores):
         done = container.end()
     finally:
         subprocess.run([*command, "down", "--timeout=0"], check=False, capture_output=True, timeout=SECONDS)
-        podman("untag", wanted, check=False)
+        podman("untag", wanted, wanted, check=False)  # that name only
     assert_trained(done, "1.5 CPUs", 2)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from missing import environment
+from shared import run as run_command
 from system import slurm
 
 TFLAUNCH = str(Path(sys.executable).parent / "tflaunch")
@@ -46,7 +47,7 @@ def mpirun(two_cores, tmp_path):
 
     def run(placement, *command: str, count: int = 2, options: str = "") -> list[dict]:
         mpirun = ("mpirun", "--allow-run-as-root", "-n", str(count), *placement, *command)
-        slurm.run(mpirun, SECONDS, OPTIONS=options)
+        run_command(mpirun, SECONDS, OPTIONS=options)
         ranks = slurm.found(tmp_path / "rank")
         assert len(ranks) == count
         return ranks

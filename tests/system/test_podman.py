@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from missing import missing
+from shared import cpus_of
 from system.podman import ROOT, running, this_machine
 
 PROGRAM = str(Path(sys.executable).parent / "tflaunch")
@@ -67,12 +68,6 @@ def explain(container, *options, variables=None):
     done = container.run(PROGRAM, "explain", "--json", *options, variables=variables)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def count_of(cpus: str) -> int:
-    """How many CPUs a list such as 0-3,8 has."""
-    ranges = [part.split("-") for part in cpus.split(",")]
-    return sum(int(ends[-1]) - int(ends[0]) + 1 for ends in ranges)
 
 
 class Case(NamedTuple):
@@ -153,7 +148,7 @@ class TestLimit:
 
     def test_explain(self, case, seen):
         quota = min(filter(None, seen.quotas), default=None)
-        allowed = count_of(seen.allowed_cpus)
+        allowed = len(cpus_of(seen.allowed_cpus))
         machine, limit = seen.document["machine"], seen.document["limit"]
         assert machine["allowed_cpus"] == seen.allowed_cpus
         assert limit["quota_cpus"] == quota
@@ -205,7 +200,8 @@ class TestParent:
         group = cpu_cgroups.make()
         cpu_cgroups.limit(group, 0.7)
         yield group.name
-        for made in {path.resolve() for path in Path("/sys/fs/cgroup").glob(f"*/{group.name}")}:
+        others = {path.resolve() for path in Path("/sys/fs/cgroup").glob(f"*/{group.name}")}
+        for made in {group.resolve(), *others}:
             remove_groups_below(made)
             if made != group.resolve():
                 made.rmdir()
@@ -226,7 +222,7 @@ class TestParent:
             variable = explain(container, variables={"TFLAUNCH_CPUS": "700m"})
             done = container.run(PROGRAM, "run", "--cpus", "0.7", str(place / "environ.py"))
             assert container.quotas()[:2] == [None, 0.7]
-            allowed = count_of(container.allowed_cpus)
+            allowed = len(cpus_of(container.allowed_cpus))
         assert (alone["limit"]["quota_cpus"], alone["limit"]["cpus"]) == (None, allowed)
         for document in (option, variable):
             assert (document["limit"]["cpus"], document["limit"]["bound_by"]) == (0.7, "option")

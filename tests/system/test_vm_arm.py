@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from missing import environment
-from shared import once, shared_directory
+from shared import cpus_of, once, shared_directory
 from system import vm
 
 
@@ -42,12 +42,12 @@ def test_the_machine_is_as_meant(machine, capacity):
 @pytest.mark.parametrize("place", ["whole", "mixed", "quota"])
 def test_kinds_are_those_of_the_capacity(machine, capacity, place):
     look = machine[place]
-    allowed = vm.cpus(look["allowed"])
+    allowed = cpus_of(look["allowed"])
     kinds = {kind["kind"]: kind for kind in look["explain"]["machine"]["cpu_kinds"]}
     assert set(kinds) == {"performance", "efficiency"}
     for name, value in (("performance", 1024), ("efficiency", 446)):
         expected = {cpu for cpu in allowed if capacity[cpu] == value}
-        assert vm.cpus(kinds[name]["cpus"]) == expected
+        assert cpus_of(kinds[name]["cpus"]) == expected
         assert kinds[name]["cores"] == len(expected)
 
 
@@ -76,5 +76,5 @@ def test_the_program_gets_the_plan(machine, place):
 
 def test_the_faster_cores_are_bound_first(machine, capacity):
     """Where those are idle; here all are."""
-    mask = vm.cpus(machine["bound"]["program"]["mask"])
+    mask = cpus_of(machine["bound"]["program"]["mask"])
     assert [capacity[cpu] for cpu in mask] == [1024, 1024]

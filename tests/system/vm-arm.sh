@@ -53,7 +53,8 @@ run() {
   shift $((OPTIND - 1))
 
   work=$(mktemp -d)
-  trap 'rm -rf "$work"' EXIT
+  qemu=
+  trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT
   mkdir "$work/job"
   [ -z "$job" ] || cp -a "$job/." "$work/job"
   printf '%s\n' "$*" > "$work/job/.command"
@@ -78,7 +79,9 @@ run() {
   timeout "$seconds" qemu-system-aarch64 -accel tcg,thread=multi -M virt,gic-version=3 "${machine[@]}" \
     -dtb "$work/machine.dtb" -serial stdio -no-reboot -kernel "$directory/vmlinuz" \
     -append "console=ttyAMA0 quiet panic=-1 root=/dev/nvme0n1 rootfstype=ext4 rw init=/vm-init vm.cgroups=v2" \
-    < /dev/null 2>&1 | sed -u 's/\r//g' || true
+    < /dev/null > >(sed -u 's/\r//g') 2>&1 &
+  qemu=$!
+  wait $qemu || true
   status=$(tar -xOf "$work/out.tar" ./.status 2>/dev/null) || return 97
   [ -z "$out" ] || tar -xf "$work/out.tar" -C "$out" --exclude ./.status
   return "$status"

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from shared import run
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
@@ -26,14 +28,7 @@ def boot(tool: str, environment: Path, built: Iterable[Path], out: Path, options
     with tempfile.TemporaryDirectory() as job:
         for source in (*built, *(HERE / "vm").iterdir()):
             (Path(job) / source.name).write_bytes(source.read_bytes())
-        done = subprocess.run(
-            [HERE / tool, "run", "-d", environment, "-j", job, "-o", out, *options, command],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,  # it ends itself, after its -w
-        )
-    assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
+        run([HERE / tool, "run", "-d", environment, "-j", job, "-o", out, *options, command], None)  # ends after -w
 
 
 def read(out: Path) -> dict[str, Any]:
@@ -42,12 +37,3 @@ def read(out: Path) -> dict[str, Any]:
         path.name.removesuffix(".json"): json.loads(path.read_text()) if path.suffix == ".json" else path.read_text()
         for path in out.iterdir()
     }
-
-
-def cpus(text: str) -> set[int]:
-    """The CPUs of a list of ranges, as in 0-3,8."""
-    found: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        found.update(range(int(first), int(last or first) + 1))
-    return found

@@ -25,6 +25,7 @@ suite=bookworm tensorflow=tensorflow-cpu==2.21.0
 build() {
   cd "$1"
   make_tensorflow &
+  trap 'kill $! 2>/dev/null || true' EXIT
   make_root
   wait $!
 }

@@ -567,6 +567,15 @@ class TestBind:
         assert bind(cpus("2,4")) == "CPU 4 cannot be used"
         assert fake.mask == cpus("0-3,5-7")
 
+    def test_inside_a_view_that_cannot_be_passed(self, kernel, monkeypatch):
+        """An outer view takes it for all CPUs, and from the other process a sandbox refuses it."""
+        fake = kernel("0-7")
+        monkeypatch.setattr(os, "sched_setaffinity", lambda process, mask: None)
+        monkeypatch.setattr(os, "fork", lambda: 1)
+        monkeypatch.setattr(os, "waitpid", lambda process, options: (1, 0))
+        assert bind(cpus("2,4")) == "the view of an outer tflaunch hinders it"
+        assert fake.mask == cpus("0-7")
+
     def test_a_system_without_the_call(self, monkeypatch):
         monkeypatch.delattr(os, "sched_setaffinity")
         assert bind(cpus("0")) == "this system binds no processes"
