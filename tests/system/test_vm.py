@@ -1,7 +1,7 @@
 """Whole machines under qemu, with CPUs, control groups and a systemd that this one does not have.
 
-Each boots once and comes back with what tflaunch said in several places, and what lscpu, numactl, lstopo and
-the kernel's files say there.
+Each boots once and comes back with what tflaunch said in several places, and what lscpu, numactl, lstopo, taskset
+and the kernel's files say there.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ a program.
 """
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,15 +21,11 @@ command = [sys.executable, SINGLE_FILE, "run", *options, str(HERE / "probe.py")]
 run = None
 if what == "run":
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-(allowed,) = (
-    line.split()[1]
-    for line in Path("/proc/self/status").read_text().splitlines()
-    if line.startswith("Cpus_allowed_list:")
-)
+taskset = subprocess.run(["taskset", "-cp", str(os.getpid())], stdout=subprocess.PIPE, text=True, check=True)
 named = dict(zip((option.removeprefix("--") for option in options[::2]), options[1::2]))
 document = {
     "cgroup": Path("/proc/self/cgroup").read_text(),
-    "allowed": allowed,
+    "allowed": taskset.stdout.split()[-1],
     "explain": tflaunch.explain(**named),
 }
 if run:

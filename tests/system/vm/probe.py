@@ -1,19 +1,18 @@
-"""A program under tflaunch: what it was given, what it sees, and where the kernel says that it may run."""
+"""A program under tflaunch: what it was given, what it sees, and where it may truly run."""
 
 import json
 import os
-from pathlib import Path
+import subprocess
 
-(mask,) = (
-    line.split()[1]
-    for line in Path("/proc/self/status").read_text().splitlines()
-    if line.startswith("Cpus_allowed_list:")
+without_view = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+taskset = subprocess.run(
+    ["taskset", "-cp", str(os.getpid())], stdout=subprocess.PIPE, text=True, check=True, env=without_view
 )
 print(
     json.dumps(
         {
             "sees": [len(os.sched_getaffinity(0)), os.cpu_count(), os.sysconf("SC_NPROCESSORS_ONLN")],
-            "mask": mask,
+            "mask": taskset.stdout.split()[-1],
             "variables": {name: value for name, value in os.environ.items() if name.endswith("_THREADS")},
         }
     )
