@@ -44,7 +44,8 @@ END
 here=$(dirname "$(realpath "$0")")
 run=/run/tflaunch-podman-$(stat -c %i "$here")
 export CONTAINERS_CONF="$here/containers.conf" TMPDIR="$here/tmp"
-exec podman --root "$here/storage" --runroot "$run/storage" --tmpdir "$run/libpod" "$@"
+# Without the option a mount would stay behind, and the directory could not be removed.
+exec podman --storage-opt overlay.skip_mount_home=true --root "$here/storage" --runroot "$run/storage" --tmpdir "$run/libpod" "$@"
 END
   chmod +x podman
   mkdir tmp
