@@ -123,7 +123,7 @@ run() {
   # The model of the CPU is one whose threads the kernel sees and TensorFlow's AVX2 code runs on; with monitor an offline
   # CPU would spin. On a busy host the kernel's calibrations may not end (lpj=, tsc=), and now and then a machine hangs
   # before its first process.
-  local attempt second patience=$((90 + ${smp%%,*}))
+  local attempt second patience=$((90 + ${smp%%,*} / 2))
   for attempt in 1 2 3; do
     timeout "$seconds" qemu-system-x86_64 -accel tcg,thread=multi \
       -cpu max,vendor=GenuineIntel,family=6,model=106,stepping=6,monitor=off -M q35 -m "$memory" -smp "$smp" "${qemu[@]}" \
