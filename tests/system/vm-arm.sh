@@ -13,6 +13,7 @@
 # The console is standard output. The exit status is the command's; 97 if none came back.
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
+. "$here/disks.sh"
 suite=bookworm
 
 build() {
@@ -40,7 +41,7 @@ build() {
 }
 
 run() {
-  local directory=$here/../../build/environments/vm-arm job='' out='' seconds=600 option cpu status
+  local directory=$here/../../build/environments/vm-arm job='' out='' seconds=600 option cpu
   while getopts d:j:o:w: option; do
     case $option in
       d) directory=$OPTARG ;;
@@ -52,39 +53,22 @@ run() {
   done
   shift $((OPTIND - 1))
 
-  work=$(mktemp -d)
-  qemu=
-  trap '[ -z "$qemu" ] || kill "$qemu" 2>/dev/null || true; rm -rf "$work"' EXIT
-  mkdir "$work/job"
-  [ -z "$job" ] || cp -a "$job/." "$work/job"
-  printf '%s\n' "$*" > "$work/job/.command"
-  tar -cf "$work/job.tar" -C "$work/job" .
-  truncate -s %1M "$work/job.tar"
-  truncate -s 16M "$work/out.tar"
-
+  put_in "$job" "$@"
   # qemu describes the machine; how fast each core is gets added to that.
-  local machine=(-cpu cortex-a72 -m 1024 -smp "8,clusters=2,cores=4,threads=1" -nodefaults -display none)
-  qemu-system-aarch64 -M virt,gic-version=3,dumpdtb="$work/machine.dtb" "${machine[@]}" 2>/dev/null
+  local qemu=(-cpu cortex-a72 -m 1024 -smp "8,clusters=2,cores=4,threads=1" -nodefaults -display none)
+  qemu-system-aarch64 -M virt,gic-version=3,dumpdtb="$work/machine.dtb" "${qemu[@]}" 2>/dev/null
   for cpu in 0 1 2 3; do
     fdtput -t i "$work/machine.dtb" "/cpus/cpu@$cpu" capacity-dmips-mhz 446
     fdtput -t i "$work/machine.dtb" "/cpus/cpu@$((cpu + 4))" capacity-dmips-mhz 1024
   done
-  disk() {
-    machine+=(-drive "file=$2,if=none,id=disk$1,format=raw,snapshot=$3" -device "nvme-ns,drive=disk$1,bus=disks,nsid=$1")
-  }
-  machine+=(-device "nvme,id=disks,serial=vm")
-  disk 1 "$directory/root.img" on
-  disk 2 "$work/job.tar" on
-  disk 3 "$work/out.tar" off
-  timeout "$seconds" qemu-system-aarch64 -accel tcg,thread=multi -M virt,gic-version=3 "${machine[@]}" \
+  disks "$directory/root.img"
+  timeout "$seconds" qemu-system-aarch64 -accel tcg,thread=multi -M virt,gic-version=3 "${qemu[@]}" \
     -dtb "$work/machine.dtb" -serial stdio -no-reboot -kernel "$directory/vmlinuz" \
     -append "console=ttyAMA0 quiet panic=-1 root=/dev/nvme0n1 rootfstype=ext4 rw init=/vm-init vm.cgroups=v2" \
     < /dev/null > >(sed -u 's/\r//g') 2>&1 &
-  qemu=$!
-  wait $qemu || true
-  status=$(tar -xOf "$work/out.tar" ./.status 2>/dev/null) || return 97
-  [ -z "$out" ] || tar -xf "$work/out.tar" -C "$out" --exclude ./.status
-  return "$status"
+  machine=$!
+  wait $machine || true
+  take_out "$out"
 }
 
 "$@"

@@ -20,6 +20,7 @@
 # The console is standard output. The exit status is the command's; 97 if none came back.
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
+. "$here/disks.sh"
 suite=bookworm tensorflow=tensorflow-cpu==2.21.0
 
 build() {
@@ -73,7 +74,7 @@ make_image() { # an ext4 file system from a directory, which is removed
 
 run() {
   local directory=$here/../../build/environments/vm smp=2 nodes=1 memory=2048 cgroups=v2 init=/vm-init
-  local job='' out='' tensorflow=no arguments='' seconds=600 option node cpus status
+  local job='' out='' tensorflow=no arguments='' seconds=600 option node cpus
   while getopts d:s:n:m:c:Sj:o:ta:w: option; do
     case $option in
       d) directory=$OPTARG ;;
@@ -94,24 +95,9 @@ run() {
 
   exec 9> "$directory/lock"
   flock 9 # one after the other: two machines of many CPUs take far more than twice the time of one
-  work=$(mktemp -d)
-  machine=
-  trap '[ -z "$machine" ] || kill "$machine" 2>/dev/null || true; rm -rf "$work"' EXIT
-  mkdir "$work/job"
-  [ -z "$job" ] || cp -a "$job/." "$work/job"
-  printf '%s\n' "$*" > "$work/job/.command"
-  tar -cf "$work/job.tar" -C "$work/job" .
-  truncate -s %1M "$work/job.tar"
-  truncate -s 16M "$work/out.tar"
-
-  # Disks of NVMe, which the kernel has built in: 1 root, 2 job, 3 out, 4 TensorFlow. Only out keeps what is written.
-  local qemu=(-device "nvme,id=disks,serial=vm")
-  disk() {
-    qemu+=(-drive "file=$2,if=none,id=disk$1,format=raw,snapshot=$3" -device "nvme-ns,drive=disk$1,bus=disks,nsid=$1")
-  }
-  disk 1 "$directory/root.img" on
-  disk 2 "$work/job.tar" on
-  disk 3 "$work/out.tar" off
+  put_in "$job" "$@"
+  local qemu=()
+  disks "$directory/root.img"
   [ $tensorflow = no ] || disk 4 "$directory/tensorflow.img" on
   if [ "$nodes" -gt 1 ]; then
     cpus=${smp%%,*}
@@ -143,9 +129,7 @@ systemd.show_status=0 $arguments" 9>&- < /dev/null > >(sed -u 's/\r//g') 2>&1 &
     wait $machine || true
   done
   wait $machine || true
-  status=$(tar -xOf "$work/out.tar" ./.status 2>/dev/null) || return 97
-  [ -z "$out" ] || tar -xf "$work/out.tar" -C "$out" --exclude ./.status
-  return "$status"
+  take_out "$out"
 }
 
 "$@"
