@@ -16,10 +16,10 @@ SECONDS = 60
 
 
 def run_tool(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A tool of the `test` extra, from the environment that runs the tests."""
+    """A tool of the `k8s` extra, from the environment that runs the tests."""
     path = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
     if path is None:
-        missing(f"{name} is not installed: .venv/bin/pip install '.[test]'")
+        missing(f"{name} is not installed: .venv/bin/pip install '.[k8s]'")
     return subprocess.run([path, *arguments], cwd=DOCKER, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
