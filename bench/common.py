@@ -21,14 +21,19 @@ def describe_machine() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown model")
     load = ", ".join(f"{value:.2f}" for value in os.getloadavg())
-    versions = " ".join(f"{name} {version}" for name in PACKAGES if (version := version_of(name)))
     return (
         f"date      {time.strftime('%Y-%m-%d %H:%M %Z')}\n"
         f"machine   {model}, {os.cpu_count()} CPUs, {platform.system()} {platform.release()} {platform.machine()}\n"
         f"load      {load} (1, 5 and 15 minutes, at the start)\n"
-        f"versions  Python {platform.python_version()} {versions}\n"
+        f"versions  {versions()}\n"
         f"command   {command_line()}"
     )
+
+
+def versions() -> str:
+    """Of Python and of what is measured."""
+    packages = " ".join(f"{name} {version}" for name in PACKAGES if (version := version_of(name)))
+    return f"Python {platform.python_version()} {packages}"
 
 
 def build_many_cpus(directory: Path, cpus: int) -> str:

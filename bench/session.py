@@ -29,48 +29,91 @@ ENDS_AFTER_SECONDS = 10
 Name = TypeVar("Name")
 
 
+def plain_environ() -> dict[str, str]:
+    """The environment of the measurement without what sizes thread pools."""
+    return {key: value for key, value in os.environ.items() if not key.startswith(SIZED_BY)}
+
+
 class Measurement(NamedTuple):
     """The steps of one program in one turn.
 
-    throttled: the share of the periods in which it was. others: CPUs that other processes used meanwhile.
+    durations: of each step, in seconds; elapsed: of the turn. throttled: the share of the periods in which it was, and
+    for how long. peak_mib: the most memory that was resident. others: CPUs that other processes used meanwhile.
     """
 
     durations: list[float]
+    elapsed: float
     threads: int
     throttled: float
+    throttled_seconds: float
+    peak_mib: float
     others: float
 
     def steps_per_second(self) -> float:
-        return len(self.durations) / sum(self.durations)
+        return len(self.durations) / self.elapsed
 
 
 class Session:
-    """The programs under a quota, started by `launcher` ([] or ["tflaunch", "run"]) with `variables` added."""
+    """The programs under a quota, started by `launcher` ([] or ["tflaunch", "run"]) with `variables` added.
 
-    def __init__(self, name: str, cpus: float, launcher: Sequence[str], variables: Mapping[str, str]) -> None:
+    cpus: None is no quota. python: the interpreter where there is no launcher.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cpus: float | None,
+        launcher: Sequence[str],
+        variables: Mapping[str, str],
+        python: str = sys.executable,
+    ) -> None:
         self.group = Group(f"tflaunch-bench-{os.getpid()}-{name}", cpus)
-        environ = {key: value for key, value in os.environ.items() if not key.startswith(SIZED_BY)}
         # LD_PRELOAD and the like are for the measured command, not for the shell in front of it.
         assignments = [f"{key}={value}" for key, value in variables.items()]
-        command = ["env", *assignments, *(launcher or [sys.executable]), str(PROGRAMS)]
+        command = ["env", *assignments, *(launcher or [python]), str(PROGRAMS)]
         self.process = subprocess.Popen(
-            self.group.command(command), env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            self.group.command(command), env=plain_environ(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
     def measure(self, program: str, seconds: float) -> Measurement:
+        self.start(program, seconds)
+        return self.finish()
+
+    def start(self, program: str, seconds: float) -> None:
+        """Tell it to run, which it does while finish() is not called yet."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{program} {seconds}\n")
         self.process.stdin.flush()
+
+    def finish(self) -> Measurement:
+        """Wait for what was started."""
         if self._answer() != "warm":
-            raise SystemExit(f"{program}: not the answer that was expected")
-        periods, throttled = self.group.periods()
+            raise SystemExit("not the answer that was expected")
+        # Writing 5 makes the peak, VmHWM, what is resident now: proc_pid_clear_refs(5).
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+        before = self.group.periods()
         start, others = time.monotonic(), self._ticks_of_others()
         answer = json.loads(self._answer())
         seconds_passed, others = time.monotonic() - start, self._ticks_of_others() - others
-        periods_after, throttled_after = self.group.periods()
-        share = (throttled_after - throttled) / max(periods_after - periods, 1)
-        others_cpus = max(others / os.sysconf("SC_CLK_TCK") / seconds_passed, 0)
-        return Measurement(answer["durations"], answer["threads"], share, others_cpus)
+        after = self.group.periods()
+        return Measurement(
+            durations=answer["durations"],
+            elapsed=answer["elapsed"],
+            threads=answer["threads"],
+            throttled=(after.throttled - before.throttled) / max(after.all - before.all, 1),
+            throttled_seconds=after.throttled_seconds - before.throttled_seconds,
+            peak_mib=self._peak_mib(),
+            others=max(others / os.sysconf("SC_CLK_TCK") / seconds_passed, 0),
+        )
+
+    def allow(self, cpus: set[int]) -> None:
+        """Set the affinity of all its threads, which is how a cpuset reaches a process: cpuset(7)."""
+        for thread in os.listdir(f"/proc/{self.process.pid}/task"):
+            os.sched_setaffinity(int(thread), cpus)
+
+    def _peak_mib(self) -> float:
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
     def _ticks_of_others(self) -> int:
         """The CPU time of the machine less that of the measured process (proc_pid_stat(5)), in clock ticks."""
@@ -89,6 +132,7 @@ class Session:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
         assert self.process.stdin is not None
+        self.group.set_quota(None)  # ending takes a second of CPU time
         self.process.stdin.close()  # then it ends by itself and removes its temporary files
         try:
             self.process.wait(ENDS_AFTER_SECONDS)
@@ -108,14 +152,13 @@ class Patience:
 
     def measure(self, session: Session, program: str, seconds: float) -> Measurement:
         """The first undisturbed turn, or the least disturbed one when patience ends."""
-        turns: list[Measurement] = []
-        while not turns or (turns[-1].others > DISTURBED_CPUS and self.seconds > 0):
+        turns = [session.measure(program, seconds)]
+        while turns[-1].others > DISTURBED_CPUS and self.seconds > 0:
             start = time.monotonic()
             while self.seconds > time.monotonic() - start and _cpus_in_use(0.3) > DISTURBED_CPUS:
                 pass
-            waited = time.monotonic() - start
             turns.append(session.measure(program, seconds))
-            self.seconds -= waited if len(turns) == 1 else time.monotonic() - start
+            self.seconds -= time.monotonic() - start
         return min(turns, key=lambda turn: turn.others)
 
 
