@@ -7,7 +7,10 @@ It downloads about 1 GB once, and keeps the environments in the directory for te
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 from collections import Counter
 from xml.etree import ElementTree
 
@@ -101,6 +104,19 @@ def test_keras_own_tests(places, tmp_path):
     status, tests = outcomes["on"]
     assert status == 0
     assert sum(count for (_, _, outcome), count in tests.items() if outcome == "passed") > 100
+
+
+def test_the_launcher_of_torch_sizes_no_pool_of_tensorflow(places, tmp_path):
+    """It exports OMP_NUM_THREADS alone, so bench/contenders.py counts it as TensorFlow's default."""
+    script = tmp_path / "show.py"
+    script.write_text("import json, os; print('environ', json.dumps(dict(os.environ)))")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "KMP_", "TF_"))}
+    command = [places.binaries["frameworks"] / "python", "-m", "torch.backends.xeon.run_cpu", script]
+    done = subprocess.run(command, env=plain, check=True, capture_output=True, text=True, timeout=300)
+    (line,) = re.findall(r"^environ (.*)$", done.stdout, re.MULTILINE)
+    exported = {name: value for name, value in json.loads(line).items() if plain.get(name) != value}
+    assert exported["OMP_NUM_THREADS"].isdecimal()
+    assert not [name for name in exported if name.startswith("TF_")]
 
 
 def read_report(path):

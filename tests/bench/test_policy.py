@@ -1,0 +1,66 @@
+"""The benchmark of the policy, run for a moment: that it works, and nothing of its figures."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from missing import missing
+
+PROJECT = Path(__file__).resolve().parents[2]
+
+
+def smoke(output: Path) -> str:
+    """Run it to its end; returns what it printed."""
+    command = [sys.executable, PROJECT / "bench/policy.py", "--smoke", "--output", output]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600, cwd="/").stdout
+
+
+def groups() -> set[Path]:
+    return set(Path("/sys/fs/cgroup").glob("**/tflaunch-bench-*"))
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory) -> Path:
+    if os.geteuid() != 0:
+        missing("needs root, to make control groups")
+    if importlib.util.find_spec("matplotlib") is None:
+        missing("needs the extra `bench`")
+    directory = tmp_path_factory.mktemp("policy")
+    smoke(directory)
+    return directory
+
+
+def test_it_measures_every_cell_and_shows_it(output):
+    header, *turns = map(json.loads, (output / "policy.jsonl").read_text().splitlines())
+    assert "tensorflow" in header["versions"]
+    assert {(turn["program"], turn["round"]) for turn in turns} == {
+        (program, number) for program in ("infer", "data") for number in (0, 1)
+    }
+    assert all(turn["rate"] > 0 and turn["threads"] > 1 and turn["peak_mib"] > 1 for turn in turns)
+    seen_64 = [turn["threads"] for turn in turns if turn["setting"] == [None, None, 64, None]]
+    assert min(seen_64) > 64  # TensorFlow's default is measured with nothing set
+
+    text = (output / "policy.txt").read_text()
+    for name in ("REGRET, throughput", "REGRET, latency", "RULES", "PEERS", "TensorFlow's default", "1 CPU"):
+        assert name in text
+    picture = (output / "policy.svg").read_text()
+    assert "<svg" in picture and "ITEX launch" in picture
+
+
+def test_it_goes_on_where_it_was_stopped_and_leaves_no_groups(output):
+    raw = output / "policy.jsonl"
+    lines = raw.read_text().splitlines(keepends=True)
+    raw.write_text("".join(lines[:-1]))
+    before = groups()
+    assert ", 1 to be measured" in smoke(output)
+    again = raw.read_text().splitlines(keepends=True)
+    assert again[:-1] == lines[:-1]
+    assert [json.loads(line)["setting"] for line in (again[-1], lines[-1])] == [json.loads(lines[-1])["setting"]] * 2
+    assert ", 0 to be measured" in smoke(output)
+    assert groups() <= before
