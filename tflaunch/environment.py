@@ -179,7 +179,8 @@ def _problems_of_values(changes: list[Change], plan: Plan) -> list[Problem]:
         value = natural((change.value or "").partition(",")[0].strip(BLANKS))
         if value is None:
             continue
-        if variable.name == "TF_NUM_INTEROP_THREADS" and value == 1:
+        is_asked_for = plan.inter_op.is_explicit or plan.inter_op.value > 1
+        if variable.name == "TF_NUM_INTEROP_THREADS" and value == 1 and is_asked_for:
             message = "TF_NUM_INTEROP_THREADS is 1: programs that nest tf.py_function and tf.function can hang"
             problems.append(Problem("inter_op_one", message))
         is_pool = variable.number in ("intra_op", "omp", "blas")

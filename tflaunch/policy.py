@@ -1,16 +1,7 @@
 """Facts and options to a plan: pure, and the only place where a number is decided.
 
-The measurements behind the rules are those of bench/grid.py, on 2 CPUs with tensorflow-cpu 2.21.0; docs/policy.md has
-the tables.
-
-Rounding. With a quota of 1.5 CPUs a second intra-op thread gave +35 % on a matrix product, +9 % on a CNN, +4 % on
-training from tf.data, and cost 11 % on an MLP and 31 % on a graph of small operations; at 1 CPU it cost 8 % to 32 %
-everywhere. Throughput mode rounds to the nearest whole number: a choice for programs of large kernels, which the grid
-allows and does not force. Inference of one image lost 22 % to it: latency mode rounds down.
-
-Inter-op. A second thread gave +21 % to +45 % in training from 1.5 CPUs on and cost 2 % to 10 % at one, 13 % to 18 % in
-inference of one image. One can hang: a tf.py_function that calls a tf.function inside a tf.function waits for ever
-(bench/limits.py; tensorflow issues 38969, 48418, 39006). So it is two, unless the user asks for one.
+The measurements behind the rules are those of bench/policy.py, on 2 CPUs with tensorflow-cpu 2.21.0: regret is the
+distance from the best setting that was measured, over ten programs and six limits. docs/policy.md has the tables.
 """
 
 from __future__ import annotations
@@ -22,13 +13,25 @@ from tflaunch.files import Problem
 from tflaunch.machine import Machine
 from tflaunch.options import Options
 
-INTER_OP_THREADS = 2
+# A second thread gave +17 % to +40 % in training from 1.5 CPUs on and cost 2 % to 19 % at one; four had a higher mean
+# regret. One can hang: a tf.py_function that calls a tf.function inside a tf.function waits for ever (bench/limits.py;
+# tensorflow issues 38969, 48418, 39006). The graphs that are served call no Python, and their p99 at 1 CPU more than
+# doubled with the second thread.
+INTER_OP_THREADS = {"throughput": 2, "latency": 1}
 
-# Milliseconds that an OpenMP worker spins after a region. The runtime's own default of 200 burns the quota while it
-# computes nothing; TensorFlow's OpenMP builds ask for 1 themselves.
+# Milliseconds that an OpenMP worker spins after a region (bench/blocktime.py: intel-tensorflow 2.14). The runtime's own
+# default of 200 burns the quota while it computes nothing: 1 gave up to +50 % at 1.5 CPUs and +14 % at 2, where the six
+# programs run as well as with 0, or better.
 KMP_BLOCKTIME_MS = 1
 
-AUTO_ROUNDING = {"throughput": "nearest", "latency": "floor"}
+# Mean regret 4.6 % rounded down, 5.2 % to the nearest or up. At a quota of 1.5 CPUs the second intra-op thread gave
+# +41 % on a matrix product and +13 % on a CNN, and cost 9 % to 27 % in programs of small operations.
+AUTO_ROUNDING = "floor"
+
+INTER_OP_REASONS = {
+    "throughput": "independent operations overlap, and 1 can hang",
+    "latency": "a request runs one operation at a time (latency mode); a graph that calls Python may need 2",
+}
 
 
 class Limit(NamedTuple):
@@ -124,7 +127,7 @@ def make_plan(machine: Machine, limit: Limit, options: Options) -> tuple[Plan, t
         )
     if options.omp is not None:
         omp = Number(options.omp, f"{options.origin('omp')}", is_explicit=True)
-    inter_op = Number(INTER_OP_THREADS, "independent operations overlap, and 1 can hang")
+    inter_op = Number(INTER_OP_THREADS[options.mode], INTER_OP_REASONS[options.mode])
     if options.inter_op is not None:
         inter_op = Number(options.inter_op, f"{options.origin('inter_op')}", is_explicit=True)
     return (
@@ -132,6 +135,7 @@ def make_plan(machine: Machine, limit: Limit, options: Options) -> tuple[Plan, t
             intra_op=intra_op,
             inter_op=inter_op,
             omp=omp,
+            # On 2 CPUs two threads do 1.9 times the products of NumPy alone; in turns with training, 0.83 times.
             blas=Number(omp.value, "as OMP: BLAS calls are parallel regions", is_explicit=omp.is_explicit),
             kmp_blocktime=Number(KMP_BLOCKTIME_MS, "ms that idle OpenMP threads spin; the default of 200 burns quota"),
             python_cpu_count=Number(
@@ -143,10 +147,11 @@ def make_plan(machine: Machine, limit: Limit, options: Options) -> tuple[Plan, t
 
 
 def threads_for(machine: Machine, limit: Limit, options: Options) -> Number:
-    """Intra-op threads: the limit as a whole number, but no more than the physical cores.
+    """Intra-op threads: the limit as a whole number, but no more than the physical cores; in latency mode one less.
 
     Two hardware threads of a core share its arithmetic units, so a second thread on a core adds little to a
-    computation and splits it finer.
+    computation and splits it finer (the vendors' guides; not measured). In latency mode the pools together have no more
+    threads than the limit: mean regret of p99 3.5 %, and 5.3 % without the one less.
     """
     allowed = len(machine.allowed)
     if options.intra_op is not None:
@@ -155,24 +160,29 @@ def threads_for(machine: Machine, limit: Limit, options: Options) -> Number:
             return Number(allowed, f"{said}, cut to the allowed CPUs", is_explicit=True)
         return Number(options.intra_op, said, is_explicit=True)
     cores = len(machine.cores)
-    rounding = AUTO_ROUNDING[options.mode] if options.rounding == "auto" else options.rounding
+    rounding = AUTO_ROUNDING if options.rounding == "auto" else options.rounding
     rounded = round_cpus(limit.cpus, rounding)
+    threads = min(rounded, cores)
+    reason = _reason_of_rounding(limit, options, rounding)
     if rounded > cores:
-        cpus = _count(limit.cpus, "CPU")
-        return Number(
-            cores,
-            f"one for each of {_count(Cpus(cores), 'physical core')}, whose threads share units; the limit is {cpus}",
-        )
+        of_cores = f"one for each of {_count(Cpus(cores), 'physical core')}, whose threads share units"
+        reason = f"{of_cores}; the limit is {_count(limit.cpus, 'CPU')}"
+    if options.mode == "latency" and threads > 1:
+        return Number(threads - 1, f"{reason}; less one for the inter-op thread (latency mode)")
+    return Number(threads, reason)
+
+
+def _reason_of_rounding(limit: Limit, options: Options, rounding: str) -> str:
+    """Why the limit is so many threads, where there are cores enough."""
     if limit.bound_by == "affinity":
-        return Number(rounded, "one for each allowed CPU")
+        return "one for each allowed CPU"
     what = f"the {'quota' if limit.bound_by == 'quota' else 'limit'} of {_count(limit.cpus, 'CPU')}"
     if limit.cpus.is_less_than(Cpus(1)):
-        return Number(rounded, f"{what} is below one; there is at least one thread")
+        return f"{what} is below one; there is at least one thread"
     if limit.cpus.numerator % limit.cpus.denominator:
         how = {"floor": "rounded down", "nearest": "rounded to the nearest", "ceil": "rounded up"}[rounding]
-        why = f"{options.mode} mode" if options.rounding == "auto" else f"{options.origin('rounding')}"
-        return Number(rounded, f"{what}, {how} ({why})")
-    return Number(rounded, what)
+        return f"{what}, {how}" + ("" if options.rounding == "auto" else f" ({options.origin('rounding')})")
+    return what
 
 
 def round_cpus(cpus: Cpus, rounding: str) -> int:

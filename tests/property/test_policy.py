@@ -20,13 +20,8 @@ EXAMPLES = settings(deadline=None, max_examples=100)
 
 MODES = ("throughput", "latency")
 ROUNDINGS = ("auto", "floor", "nearest", "ceil")
-ROUND = {
-    ("throughput", "auto"): lambda cpus: floor(cpus + Fraction(1, 2)),
-    ("latency", "auto"): floor,
-    **{(mode, "floor"): floor for mode in MODES},
-    **{(mode, "nearest"): lambda cpus: floor(cpus + Fraction(1, 2)) for mode in MODES},
-    **{(mode, "ceil"): ceil for mode in MODES},
-}
+ROUND = {"auto": floor, "floor": floor, "nearest": lambda cpus: floor(cpus + Fraction(1, 2)), "ceil": ceil}
+INTER_OP = {"throughput": 2, "latency": 1}
 EVERY_WAY = pytest.mark.parametrize(("mode", "rounding"), list(product(MODES, ROUNDINGS)))
 
 POSITIVE = st.one_of(st.integers(1, 20), st.integers(1, 10**6), st.integers(1, 10**20 - 1))
@@ -55,6 +50,11 @@ def plan_for(machine, quota, **said):
     return limit, make_plan(machine, limit, options)[0]
 
 
+def intra_op(mode, rounding, cpus, cores):
+    threads = min(max(ROUND[rounding](cpus), 1), cores)
+    return max(threads - 1, 1) if mode == "latency" else threads
+
+
 def decimal(cpus):
     """The exact decimal text of a number of thousandths."""
     thousandths = cpus * 1000
@@ -76,9 +76,9 @@ class TestPlan:
         limit, plan = plan_for(machine, quota, mode=mode, rounding=rounding)
         allowed, cores = len(machine.allowed), len(machine.cores)
         cpus = Fraction(allowed) if quota is None else min(quota, Fraction(allowed))
-        threads = min(max(ROUND[mode, rounding](cpus), 1), cores)
+        threads = intra_op(mode, rounding, cpus, cores)
         assert values(plan) == (threads, threads, threads, ceil(cpus))
-        assert plan.inter_op.value == 2
+        assert plan.inter_op.value == INTER_OP[mode]
         assert Fraction(limit.cpus.numerator, limit.cpus.denominator) == cpus
         assert limit.bound_by == ("quota" if quota is not None and quota < allowed else "affinity")
 
@@ -103,8 +103,7 @@ class TestPlan:
     def test_what_is_said_takes_the_place_of_the_quota(self, mode, rounding, machine, quota, cpus):
         limit, plan = plan_for(machine, quota, cpus=decimal(cpus), mode=mode, rounding=rounding)
         allowed = Fraction(len(machine.allowed))
-        threads = min(max(ROUND[mode, rounding](min(cpus, allowed)), 1), len(machine.cores))
-        assert plan.intra_op.value == threads
+        assert plan.intra_op.value == intra_op(mode, rounding, min(cpus, allowed), len(machine.cores))
         assert Fraction(limit.cpus.numerator, limit.cpus.denominator) == min(cpus, allowed)
         assert limit.bound_by == "option"
 

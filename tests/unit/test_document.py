@@ -242,7 +242,7 @@ HYBRID_FILES = {
 }
 HYBRID_ENVIRONMENT = {
     "TFLAUNCH_VIEW": "off",
-    "TFLAUNCH_MODE": "latency",
+    "TFLAUNCH_MODE": "throughput",
     "TFLAUNCH_OMP": "3",
     "OMP_NUM_THREADS": "8",
     "KMP_BLOCKTIME": "forever",
@@ -255,7 +255,7 @@ HYBRID_NUMBERS = (
     2,
     3,
     3,
-    "the quota of 2.5 CPUs, rounded down (latency mode)",
+    "the quota of 2.5 CPUs, rounded down",
     "the limit of 2.5 CPUs as whole CPUs, rounded up",
     "TFLAUNCH_OMP=3",
 )
@@ -433,7 +433,7 @@ class TestOptions:
         document = json.loads(done.stdout)
         assert document["limit"]["reason"] == "--cpus 1500m"
         rows = {row["name"]: row for row in document["environment"]}
-        assert (rows["OMP_NUM_THREADS"]["value"], rows["OMP_NUM_THREADS"]["action"]) == ("2", "replace")
+        assert (rows["OMP_NUM_THREADS"]["value"], rows["OMP_NUM_THREADS"]["action"]) == ("1", "replace")
         assert (rows["KMP_AFFINITY"]["value"], rows["KMP_AFFINITY"]["action"]) == (None, "unset")
         assert document["warnings"] == []
 

@@ -351,6 +351,11 @@ class TestInterOpOne:
         plan = PLAN._replace(inter_op=Number(1, "--inter-op 1", is_explicit=True))
         assert codes(changes_for({}, plan=plan)[1]) == ["inter_op_one"]
 
+    def test_planned_in_latency_mode(self):
+        plan = PLAN._replace(inter_op=Number(1, "latency mode"))
+        assert changes_for({}, plan=plan)[1] == ()
+        assert changes_for({"TF_NUM_INTEROP_THREADS": "1"}, plan=plan)[1] == ()
+
     def test_replaced_or_two(self):
         assert changes_for({"TF_NUM_INTEROP_THREADS": "1"}, OVERRIDE)[1] == ()
         assert changes_for({"TF_NUM_INTEROP_THREADS": "2"})[1] == ()

@@ -70,18 +70,21 @@ QUOTAS = [
 class TestRoundingOfTheQuota:
     """A quota becomes whole threads as --rounding says, at least one, on 8 allowed CPUs of 8 cores."""
 
-    def test_the_word_decides_in_both_modes(self, quota, period, down, nearest, up):
-        for mode in ("throughput", "latency"):
-            for rounding, expected in (("floor", down), ("nearest", nearest), ("ceil", up)):
-                found = threads(machine_of(8), quota_of(quota, period), mode=mode, rounding=rounding)
-                assert (mode, rounding, found) == (mode, rounding, expected)
+    def test_the_word_decides(self, quota, period, down, nearest, up):
+        for rounding, expected in (("floor", down), ("nearest", nearest), ("ceil", up)):
+            found = threads(machine_of(8), quota_of(quota, period), rounding=rounding)
+            assert (rounding, found) == (rounding, expected)
 
-    def test_auto_is_nearest_for_throughput_and_floor_for_latency(self, quota, period, down, nearest, up):
+    def test_latency_mode_leaves_one_to_the_inter_op_thread(self, quota, period, down, nearest, up):
+        for rounding, expected in (("floor", down), ("nearest", nearest), ("ceil", up), ("auto", down)):
+            found = threads(machine_of(8), quota_of(quota, period), mode="latency", rounding=rounding)
+            assert (rounding, found) == (rounding, max(expected - 1, 1))
+
+    def test_auto_is_down(self, quota, period, down, nearest, up):
         machine = machine_of(8)
-        assert threads(machine, quota_of(quota, period)) == nearest
-        assert threads(machine, quota_of(quota, period), rounding="auto") == nearest
-        assert threads(machine, quota_of(quota, period), mode="throughput") == nearest
-        assert threads(machine, quota_of(quota, period), mode="latency") == down
+        assert threads(machine, quota_of(quota, period)) == down
+        assert threads(machine, quota_of(quota, period), rounding="auto") == down
+        assert threads(machine, quota_of(quota, period), mode="throughput") == down
 
     def test_the_other_pools_follow_intra_op_and_cpu_count_is_rounded_up(self, quota, period, down, nearest, up):
         for rounding in ("floor", "nearest", "ceil"):
@@ -171,19 +174,19 @@ class TestReasons:
             pytest.param(quota_of(50_000), {}, ["quota of 0.5 CPUs", "below one", "at least one"], id="below-one"),
             pytest.param(quota_of(50_000), {"rounding": "ceil"}, ["quota of 0.5 CPUs", "below one"], id="below-one-up"),
             pytest.param(quota_of(200_000), {}, ["quota of 2 CPUs"], id="whole"),
-            pytest.param(quota_of(150_000), {}, ["quota of 1.5 CPUs", "to the nearest", "throughput"], id="auto"),
+            pytest.param(quota_of(150_000), {}, ["quota of 1.5 CPUs", "rounded down"], id="auto"),
             pytest.param(
-                quota_of(150_000),
+                quota_of(250_000),
                 {"mode": "latency"},
-                ["quota of 1.5 CPUs", "rounded down", "latency"],
-                id="auto-latency",
+                ["quota of 2.5 CPUs", "rounded down", "less one", "inter-op", "latency mode"],
+                id="latency",
             ),
             pytest.param(quota_of(150_000), {"rounding": "floor"}, ["rounded down", "--rounding floor"], id="floor"),
             pytest.param(
                 quota_of(150_000), {"rounding": "nearest"}, ["to the nearest", "--rounding nearest"], id="nearest"
             ),
             pytest.param(quota_of(150_000), {"rounding": "ceil"}, ["rounded up", "--rounding ceil"], id="ceil"),
-            pytest.param(NO_QUOTA, {"cpus": "2.5"}, ["limit of 2.5 CPUs", "to the nearest"], id="said-limit"),
+            pytest.param(NO_QUOTA, {"cpus": "2.5"}, ["limit of 2.5 CPUs", "rounded down"], id="said-limit"),
             pytest.param(NO_QUOTA, {"intra_op": "3"}, ["--intra-op 3"], id="said-value"),
         ],
     )
@@ -216,6 +219,11 @@ class TestReasons:
     def test_inter_op_says_that_one_can_hang(self):
         assert "hang" in plan_for(machine_of(1), NO_QUOTA)[1].inter_op.reason
 
+    def test_inter_op_of_latency_mode_says_who_needs_more(self):
+        inter_op = plan_for(machine_of(8), NO_QUOTA, mode="latency")[1].inter_op
+        assert inter_op.value == 1
+        assert "calls Python" in inter_op.reason
+
 
 class TestCpusOption:
     """--cpus takes the place of quota and allowed CPUs, never above the allowed ones."""
@@ -224,7 +232,7 @@ class TestCpusOption:
         ("said", "quota", "intra_op", "cpu_count", "problem"),
         [
             pytest.param("2", NO_QUOTA, 2, 2, [], id="whole"),
-            pytest.param("1500m", NO_QUOTA, 2, 2, [], id="kubernetes-quantity"),
+            pytest.param("1500m", NO_QUOTA, 1, 2, [], id="kubernetes-quantity"),
             pytest.param("0.25", NO_QUOTA, 1, 1, [], id="below-one"),
             pytest.param("0.000000001", NO_QUOTA, 1, 1, [], id="next-to-nothing"),
             pytest.param("1", quota_of(300_000), 1, 1, [], id="below-the-quota"),
@@ -268,11 +276,16 @@ class TestCpusOption:
     def test_one_allowed_cpu_is_singular(self):
         assert "1 allowed CPU," in plan_for(machine_of(1), NO_QUOTA, cpus="2")[2][0].message
 
+    def test_latency_mode_takes_one_of_the_cores(self):
+        reason = plan_for(machine_of(8, 2), NO_QUOTA, mode="latency")[1].intra_op.reason
+        assert threads(machine_of(8, 2), NO_QUOTA, mode="latency") == 3
+        assert "4 physical cores" in reason and "less one" in reason
+
     def test_cores_still_bound_it(self):
         assert threads(machine_of(8, 2), NO_QUOTA, cpus="6") == 4
 
     def test_rounding_and_mode_hold_for_it(self):
-        assert threads(machine_of(8), NO_QUOTA, cpus="2500m", mode="latency") == 2
+        assert threads(machine_of(8), NO_QUOTA, cpus="3500m", mode="latency") == 2
         assert threads(machine_of(8), NO_QUOTA, cpus="2.1", rounding="ceil") == 3
 
 
