@@ -55,7 +55,8 @@ def version_of(distribution: str) -> str | None:
 def command_line() -> str:
     """How this measurement is repeated."""
     program = os.path.relpath(sys.argv[0], Path(__file__).parents[1])
-    return shlex.join(["python", program, *sys.argv[1:]])
+    kernels = [f"{name}={os.environ[name]}" for name in ("TF_ENABLE_ONEDNN_OPTS",) if name in os.environ]
+    return shlex.join([*kernels, "python", program, *sys.argv[1:]])
 
 
 def ratio(values: Sequence[float], to: Sequence[float]) -> str:

@@ -326,7 +326,7 @@ def draw(path: Path, measured: Measured, cells: Sequence[Cell], plans: Plans, he
     for y, row in enumerate(shares):
         for x, share in enumerate(row):
             left.text(x, y, f"{share:.0f}", ha="center", va="center", color="white" if share > 25 else "black")
-    left.set_xticks(range(len(columns)), [f"{limit.name}\n{host.name}" for limit, host in columns], fontsize=8)
+    left.set_xticks(range(len(columns)), [f"{limit.name}\n{host.name}" for limit, host in columns], fontsize=7)
     left.set_yticks(range(len(names)), [f"{name} (p99)" if name in INFERENCE else name for name in names])
     left.set_title("Regret in %: distance of tflaunch's plan from the best setting")
 
