@@ -225,3 +225,49 @@ class TestScript:
         assert difference["kind"] == "timeout"
         assert "py_function" in difference["reason"]
         assert verify("--timeout", "240", str(script), TF_NUM_INTEROP_THREADS="2").returncode == 0
+
+
+class TestServing:
+    """Latency mode plans one inter-op thread, which graphs that are served can bear."""
+
+    SAVE = (
+        "class Model(tf.Module):\n"
+        "    @tf.function(input_signature=[tf.TensorSpec([None, 8])])\n"
+        "    def __call__(self, x):\n"
+        "        return BODY\n"
+        "tf.saved_model.save(Model(), sys.argv[1])\n"
+    )
+
+    def save(self, tmp_path, body):
+        script = tmp_path / "save.py"
+        script.write_text("import sys\n" + IMPORT + self.SAVE.replace("BODY", body))
+        subprocess.run([sys.executable, script, tmp_path / "model"], check=True, capture_output=True, timeout=300)
+        return str(tmp_path / "model")
+
+    def test_many_clients_and_a_pipeline(self, tmp_path):
+        saved = self.save(
+            tmp_path, "tf.nn.softmax(tf.matmul(x, tf.ones([8, 4]))) + tf.map_fn(tf.reduce_max, x)[:, None]"
+        )
+        script = tmp_path / "serve.py"
+        script.write_text(
+            f"import sys\nfrom concurrent.futures import ThreadPoolExecutor\n{IMPORT}"
+            "model = tf.saved_model.load(sys.argv[1])\n"
+            "with ThreadPoolExecutor(16) as clients:\n"
+            "    answers = list(clients.map(lambda n: float(model(tf.fill([2, 8], float(n)))[0, 0]), range(200)))\n"
+            "rows = tf.data.Dataset.range(40).map(lambda n: tf.fill([8], tf.cast(n, tf.float32)), 4)\n"
+            "batches = rows.batch(8).prefetch(2)\n"
+            "print(sum(answers) == sum(n + 0.25 for n in range(200)), sum(len(model(batch)) for batch in batches))\n"
+        )
+        done = verify("--mode", "latency", "--timeout", "240", str(script), saved)
+        assert done.returncode == 0, done.stdout
+        assert done.stdout.splitlines()[0] == "True 40"
+        assert document_of(done)["planned"]["inter_op"] == 1
+        assert document_of(done)["observed"]["inter_op"]["log"] == 1
+
+    def test_what_could_hang_cannot_be_loaded(self, tmp_path):
+        """A saved graph has no Python in it, so what needs a second thread does not run in a server at all."""
+        saved = self.save(tmp_path, "tf.py_function(lambda v: v + 1, [x], tf.float32)")
+        code = IMPORT + "tf.saved_model.load(__import__('sys').argv[1])(tf.ones([1, 8]))\n"
+        done = subprocess.run([sys.executable, "-c", code, saved], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 1
+        assert "pyfunc" in done.stderr
