@@ -78,7 +78,7 @@ def main() -> None:
     limits, programs, rounds, seconds = LIMITS, (*PROGRAMS, *BLAS), arguments.rounds, arguments.seconds
     if arguments.smoke:
         limits = tuple(limit for limit in LIMITS if limit.name == "quota 1")
-        programs, rounds, seconds = ("infer", "data"), 2, 0.05
+        programs, rounds, seconds, arguments.patience = ("infer", "data"), 2, 0.05, 0
     arguments.output.mkdir(parents=True, exist_ok=True)
     raw = arguments.output / "policy.jsonl"
     done = {key_of(line) for line in read(raw)[1:]}
