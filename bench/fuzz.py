@@ -175,7 +175,7 @@ def check_plan(facts: Facts) -> None:
     cores = tuple(frozenset(cpus[first : first + threads_per_core]) for first in cpus[::threads_per_core])
     machine = Machine(frozenset(cpus), frozenset(cpus), cores)
     options = Options(mode=mode, rounding=rounding, origins=(("rounding", rounding),))
-    word = {"throughput": "nearest", "latency": "floor"}[mode] if rounding == "auto" else rounding
+    word = "floor" if rounding == "auto" else rounding
     previous = 0
     for quota in sorted((exact(one), exact(other))):
         given = Cpus(quota.numerator, quota.denominator)
@@ -184,6 +184,8 @@ def check_plan(facts: Facts) -> None:
         limit = min(quota, Fraction(allowed))
         rounded = {"floor": floor(limit), "nearest": floor(limit + Fraction(1, 2)), "ceil": ceil(limit)}[word]
         expected = min(max(rounded, 1), len(cores))
+        if mode == "latency":
+            expected = max(expected - 1, 1)
         assert by_quota.intra_op.value == by_option.intra_op.value == by_quota.omp.value == expected
         assert by_quota.python_cpu_count.value == by_option.python_cpu_count.value == ceil(limit)
         assert previous <= expected <= allowed
