@@ -23,7 +23,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,8 +34,8 @@ from contenders import (
     EMULATED,
     EMULATED_CPUS,
     LIMITS,
+    MODES,
     PROGRAMS,
-    TFLAUNCH,
     Host,
     Limit,
     Setting,
@@ -68,9 +68,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each setting (default 5)")
     parser.add_argument("--seconds", type=float, default=0.4, help="length of a turn (default 0.4)")
     parser.add_argument("--patience", type=float, default=600, help=Patience.__doc__)
-    parser.add_argument("--output", type=Path, default=RESULTS, help="directory of the results (bench/results)")
+    parser.add_argument("--output", type=Path, help="directory of the results (default bench/results)")
     parser.add_argument("--smoke", action="store_true", help="a small part, to see that it works: no figure counts")
     arguments = parser.parse_args()
+    if arguments.smoke and arguments.output is None:
+        parser.error("--smoke needs an --output of its own")
+    output = arguments.output or RESULTS
     # Ended by SIGTERM, the groups are removed as they are by ^C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
@@ -79,8 +82,8 @@ def main() -> None:
     if arguments.smoke:
         limits = tuple(limit for limit in LIMITS if limit.name == "quota 1")
         programs, rounds, seconds, arguments.patience = ("infer", "data"), 2, 0.05, 0
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    raw = arguments.output / "policy.jsonl"
+    output.mkdir(parents=True, exist_ok=True)
+    raw = output / "policy.jsonl"
     done = {key_of(line) for line in read(raw)[1:]}
     with tempfile.TemporaryDirectory() as directory:
         many_cpus = build_many_cpus(Path(directory), EMULATED_CPUS)
@@ -88,7 +91,7 @@ def main() -> None:
             (limit, host, mode): ask(limit, host, mode, many_cpus)
             for limit in limits
             for host in hosts_under(limit, here)
-            for mode in TFLAUNCH
+            for mode in MODES
         }
         wanted = [
             Turn(number, limit, program, setting)
@@ -107,7 +110,8 @@ def main() -> None:
                 for line in measure(missing, seconds, Patience(arguments.patience), many_cpus):
                     print(json.dumps(line), file=lines, flush=True)
     header, *turns = read(raw)
-    report.write(arguments.output, header["machine"], turns, plans, here)
+    keys = {key_of(as_line(turn)) for turn in wanted}  # a longer measurement may have been stopped in a round
+    report.write(output, header["machine"], [line for line in turns if key_of(line) in keys], plans, here)
 
 
 def read(raw: Path) -> list[dict]:
@@ -154,9 +158,9 @@ def measure(turns: list[Turn], seconds: float, patience: Patience, many_cpus: st
             speed_estimate_period=600,
         ) as progress,
     ):
-        needed = {
-            turn.setting: {other.program: None for other in turns if other.setting == turn.setting} for turn in turns
-        }
+        needed: dict[Setting, dict[str, None]] = {}
+        for turn in turns:
+            needed.setdefault(turn.setting, {})[turn.program] = None
         bar = progress.add_task("start", total=len(turns))
         sessions = {
             setting: stack.enter_context(Session(str(number), None, [], variables_of(setting, many_cpus)))
@@ -191,7 +195,9 @@ def variables_of(setting: Setting, many_cpus: str) -> dict[str, str]:
     return variables
 
 
-def warm_up(sessions: Mapping[Setting, Session], needed: Mapping[Setting, Mapping[str, None]], tell) -> None:
+def warm_up(
+    sessions: Mapping[Setting, Session], needed: Mapping[Setting, Mapping[str, None]], tell: Callable[[str], None]
+) -> None:
     """Let all sessions build each program, side by side."""
     for program in dict.fromkeys(program for programs in needed.values() for program in programs):
         tell(program)

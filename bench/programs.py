@@ -142,10 +142,10 @@ def make_wide() -> Callable[[], tf.Tensor]:
     def chains() -> tf.Tensor:
         ends = []
         for matrix in matrices:
-            product = matrix
+            chain = matrix
             for _ in range(6):
-                product = tf.tanh(tf.matmul(product, matrix))
-            ends.append(tf.reduce_sum(product))
+                chain = tf.tanh(tf.matmul(chain, matrix))
+            ends.append(tf.reduce_sum(chain))
         return tf.add_n(ends)
 
     return chains

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from contenders import ASKS_FOR_CPUS, EMULATED, Host, Limit, Setting, measured_as, seen, viewed
+from contenders import ASKS_FOR_CPUS, Host, Limit, Setting, measured_as, seen, viewed
 
 Line = Mapping[str, Any]
 Value = Callable[[Line], float]
@@ -74,8 +74,8 @@ class Measured:
         return max(turns, key=lambda one: statistics.median(value(turns[one][n]) / middle[n] for n in rounds))
 
     def regret(self, cell: Cell, own: Setting, settings: Sequence[Setting], value: Value) -> float:
-        """1 - its value over that of the best of the settings. Never below 0 by much: the best is found in noise."""
-        return 1 - statistics.median(self.ratios(cell, own, self.best(cell, settings, value), value))
+        """1 - its value over that of the best of the settings, and 0 where the best is none in most rounds."""
+        return max(1 - statistics.median(self.ratios(cell, own, self.best(cell, settings, value), value)), 0.0)
 
     def fair_regret(self, cell: Cell, own: Setting, settings: Sequence[Setting], value: Value) -> float:
         """The same with the best setting of each round chosen in the other rounds, so that luck does not count."""
@@ -109,9 +109,9 @@ def ceil(cpus: float) -> int:
     return int(-(-cpus // 1))
 
 
-def cpus_of(limit: Limit, host: Host, here: Host) -> float:
+def cpus_of(limit: Limit, here: Host) -> float:
     """The limit as a number. The emulated host is never without one."""
-    return limit.quota or limit.cpuset or (here.cpus if host != EMULATED else host.cpus)
+    return limit.quota or limit.cpuset or here.cpus
 
 
 def one(_: float) -> int:

@@ -140,7 +140,7 @@ def rules(measured: Measured, cells: Sequence[Cell], plans: Plans, here: Host, m
     for (intra_name, intra), (inter_name, inter) in product(INTRA_RULES.items(), INTER_RULES.items()):
         own = {}
         for cell in chosen:
-            cpus = cpus_of(cell.limit, cell.host, here)
+            cpus = cpus_of(cell.limit, here)
             own[cell] = plans[cell.limit, cell.host, mode]._replace(intra=intra(cpus), inter=inter(cpus))
         can_hang = any(setting.inter == 1 for setting in own.values())
         if not all(measured.knows(*pair) for pair in own.items()) or (mode == "throughput" and can_hang):
@@ -320,7 +320,7 @@ def draw(path: Path, measured: Measured, cells: Sequence[Cell], plans: Plans, he
         for limit, host in columns:
             cell = Cell(limit, host, program)
             regret = measured.regret(cell, plans[limit, host, mode], rivals(measured, cell, here, mode), value)
-            row.append(100 * max(regret, 0))
+            row.append(100 * regret)
         shares.append(row)
     left.imshow(shares, cmap="YlOrRd", vmin=0, vmax=40, aspect="auto")
     for y, row in enumerate(shares):

@@ -174,13 +174,13 @@ def _problems_of_values(changes: list[Change], plan: Plan) -> list[Problem]:
     """Values that the program gets because the user wants them, and that the user may not want on second thought."""
     problems = []
     cpus = plan.python_cpu_count.value
+    is_one_planned = plan.inter_op.value == 1 and not plan.inter_op.is_explicit  # latency mode says why
     for variable, change in zip(VARIABLES, changes):
         # The first of a list is the outermost level, which is the one that all programs have.
         value = natural((change.value or "").partition(",")[0].strip(BLANKS))
         if value is None:
             continue
-        is_asked_for = plan.inter_op.is_explicit or plan.inter_op.value > 1
-        if variable.name == "TF_NUM_INTEROP_THREADS" and value == 1 and is_asked_for:
+        if variable.name == "TF_NUM_INTEROP_THREADS" and value == 1 and not is_one_planned:
             message = "TF_NUM_INTEROP_THREADS is 1: programs that nest tf.py_function and tf.function can hang"
             problems.append(Problem("inter_op_one", message))
         is_pool = variable.number in ("intra_op", "omp", "blas")

@@ -15,8 +15,8 @@ from tflaunch.options import Options
 
 # A second thread gave +17 % to +40 % in training from 1.5 CPUs on and cost 2 % to 19 % at one; four had a higher mean
 # regret. One can hang: a tf.py_function that calls a tf.function inside a tf.function waits for ever (bench/limits.py;
-# tensorflow issues 38969, 48418, 39006). The graphs that are served call no Python, and their p99 at 1 CPU more than
-# doubled with the second thread.
+# tensorflow issues 38969, 48418, 39006). The graphs that are served call no Python, and their p99 at 1 CPU rose
+# by 24 % to 118 % with the second thread.
 INTER_OP_THREADS = {"throughput": 2, "latency": 1}
 
 # Milliseconds that an OpenMP worker spins after a region (bench/blocktime.py: intel-tensorflow 2.14). The runtime's own
@@ -24,7 +24,7 @@ INTER_OP_THREADS = {"throughput": 2, "latency": 1}
 # programs run as well as with 0, or better.
 KMP_BLOCKTIME_MS = 1
 
-# Mean regret 4.6 % rounded down, 5.2 % to the nearest or up. At a quota of 1.5 CPUs the second intra-op thread gave
+# Mean regret 4.7 % rounded down, 5.3 % to the nearest or up. At a quota of 1.5 CPUs the second intra-op thread gave
 # +41 % on a matrix product and +13 % on a CNN, and cost 9 % to 27 % in programs of small operations.
 AUTO_ROUNDING = "floor"
 
@@ -151,7 +151,7 @@ def threads_for(machine: Machine, limit: Limit, options: Options) -> Number:
 
     Two hardware threads of a core share its arithmetic units, so a second thread on a core adds little to a
     computation and splits it finer (the vendors' guides; not measured). In latency mode the pools together have no more
-    threads than the limit: mean regret of p99 3.5 %, and 5.3 % without the one less.
+    threads than the limit, from 2 CPUs on: mean regret of p99 3.6 %, and 5.4 % without the one less.
     """
     allowed = len(machine.allowed)
     if options.intra_op is not None:

@@ -37,6 +37,13 @@ def test_the_best_setting_has_no_regret():
     assert measured.regret(CELL, Setting(1, 2), [Setting(1, 2), Setting(2, 2)], rate) == 0
 
 
+def test_noise_makes_no_regret_below_zero():
+    # In parts of each round's middle 2/2 is the best, and yet slower than 1/2 in two of three rounds.
+    rates = {Setting(1, 2): [10.1, 5, 10.1], Setting(2, 2): [10, 10, 10], Setting(4, 2): [9, 9, 10.2]}
+    measured = Measured(lines_of("cnn", rates))
+    assert measured.regret(CELL, Setting(1, 2), [Setting(2, 2)], rate) == 0
+
+
 def test_a_slow_round_hits_both_sides_of_a_ratio():
     measured = Measured(lines_of("cnn", {Setting(1, 2): [90, 9, 90], Setting(2, 2): [100, 10, 100]}))
     assert measured.ratios(CELL, Setting(1, 2), Setting(2, 2), rate) == pytest.approx([0.9, 0.9, 0.9])

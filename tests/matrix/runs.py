@@ -220,10 +220,13 @@ def run_to_its_end(command: list[str], environ: dict[str, str], directory: Path)
 
 
 def new_lines(errors: str, known: str) -> set[str]:
-    """The lines of standard error that are not among the known ones; numbers, and what tflaunch says, do not count."""
+    """The lines of standard error that are not among the known ones; numbers, and what tflaunch says, do not count.
+
+    Nor do blanks: TensorFlow pads the number of the process, which has one digit more now and then.
+    """
 
     def kinds(text: str) -> set[str]:
         lines = (line for line in text.splitlines() if not re.match(r"tflaunch: [\d.]+ CPUs? ", line))
-        return {re.sub(r"0x[0-9a-f]+|\d+", "N", line) for line in lines}
+        return {re.sub(r"0x[0-9a-f]+|\d+", "N", " ".join(line.split())) for line in lines}
 
     return kinds(errors) - kinds(known)

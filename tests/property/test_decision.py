@@ -160,7 +160,7 @@ class TestAnyMachine:
             decision = decide(files, options, exported)
             check(decision)
             document = make_document(decision, read_details(files, decision.machine), files)
-        assert decision.plan.inter_op.value == (options.inter_op or 2)
+        assert decision.plan.inter_op.value == (options.inter_op or {"throughput": 2, "latency": 1}[options.mode])
         assert json.loads(json.dumps(document)) == document
         told = [warning["code"] for warning in document["warnings"] if warning["code"] in FILE_PROBLEMS]
         assert len(told) == len(set(told))

@@ -290,6 +290,7 @@ class TestPods:
         assert environ["PYTHON_CPU_COUNT"] == str(math.ceil(cpus))
         if cpus <= 2:
             assert environ["TF_NUM_INTRAOP_THREADS"] == environ["OMP_NUM_THREADS"] == str(threads)
+        assert environ["TF_NUM_INTEROP_THREADS"] == ("1" if overlay == "overlays/serving" else "2")
         assert said["user"] == 65532
         assert Path(said["arguments"][0]).name == ("serve.py" if overlay == "overlays/serving" else "train.py")
         assert status == "0"
