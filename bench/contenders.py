@@ -80,7 +80,6 @@ PEERS: dict[str, Callable[[Host], tuple[int, int]]] = {
 # looked at by tests/matrix. It also pins by numactl, which is left out here.
 DEFAULT = "TensorFlow's default"
 AS_DEFAULT = ("OMP_NUM_THREADS=1", "OMP of torch run_cpu")
-MODES = ("throughput", "latency")
 
 
 def as_it_is() -> Host:

@@ -34,7 +34,6 @@ from contenders import (
     EMULATED,
     EMULATED_CPUS,
     LIMITS,
-    MODES,
     PROGRAMS,
     Host,
     Limit,
@@ -91,7 +90,7 @@ def main() -> None:
             (limit, host, mode): ask(limit, host, mode, many_cpus)
             for limit in limits
             for host in hosts_under(limit, here)
-            for mode in MODES
+            for mode in report.MODES
         }
         wanted = [
             Turn(number, limit, program, setting)
