@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tflaunch._namedtuple import NamedTuple
 from tflaunch.cgroup import read_quota
-from tflaunch.environment import Change, make_environment
+from tflaunch.environment import Change, make_environment, make_mark
 from tflaunch.errors import TflaunchError
 from tflaunch.files import Files, Problem
 from tflaunch.machine import Machine, read_machine
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 class Decision(NamedTuple):
     """Everything that was found and decided; problems with files are told by `Files`.
 
-    binding: what the program is bound to, None where that was not asked for.
+    mark: tells a tflaunch inside which values were computed. binding: what the program is bound to, None where that was
+    not asked for.
     """
 
     machine: Machine
@@ -32,6 +33,7 @@ class Decision(NamedTuple):
     view: View
     sizes: tuple[Change, ...]
     view_changes: tuple[Change, ...]
+    mark: tuple[Change, ...]
     problems: tuple[Problem, ...]
     binding: Binding | None = None
 
@@ -43,7 +45,12 @@ class Decision(NamedTuple):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What is done with each variable: those that size pools, and those of the view."""
+        """What is done with each variable of the program."""
+        return (*self.shown, *self.mark)
+
+    @property
+    def shown(self) -> tuple[Change, ...]:
+        """Those that people are told of: the sizes of pools, and the view."""
         return (*self.sizes, *self.view_changes)
 
 
@@ -80,5 +87,6 @@ def decide(files: Files, options: Options, environ: Mapping[str, str]) -> Decisi
         view = view._replace(reason=f"the program is bound; {view.reason}")
     sizes, size_problems = make_environment(plan, environ, options)
     view_changes = make_view_environment(view, environ, options)
+    mark = make_mark(plan, sizes, environ)
     problems = (*limit_problems, *plan_problems, *size_problems, *view_problems)
-    return Decision(machine, limit, plan, view, sizes, view_changes, problems, binding)
+    return Decision(machine, limit, plan, view, sizes, view_changes, mark, problems, binding)

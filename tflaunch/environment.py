@@ -1,9 +1,12 @@
 """The plan and the caller's variables to what is done with each variable: pure.
 
 A value that the caller exported stands if it is valid, so that nothing tuned by hand is lost in silence. An option
-stands above it, and --override-env above all of them. No variable that binds threads to CPUs is ever set: libgomp
-binds the main thread when it is loaded, TensorFlow then sees a mask of one CPU and makes pools of one thread. With
---bind cores, which sets the mask of the process itself, those that the caller exported end for the same reason.
+stands above it, and --override-env above all of them. What an outer tflaunch computed is not tuned by hand: a smaller
+number takes its place, as for a worker that gets a part of the container's CPUs.
+
+No variable that binds threads to CPUs is ever set: libgomp binds the main thread when it is loaded, TensorFlow then
+sees a mask of one CPU and makes pools of one thread. With --bind cores, which sets the mask of the process itself,
+those that the caller exported end for the same reason.
 """
 
 from __future__ import annotations
@@ -19,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 BLANKS = " \t\r\n"
+
+# Which of the exported values tflaunch computed: "TF_NUM_INTRAOP_THREADS=4 OMP_NUM_THREADS=4 ...".
+COMPUTED = "TFLAUNCH_COMPUTED"
 
 
 class Change(NamedTuple):
@@ -98,6 +104,7 @@ def make_environment(
     """What is done with each variable, and what the user should know of it."""
     changes: list[Change] = []
     problems: list[Problem] = []
+    computed = _computed_outside(environ)
     for variable in VARIABLES:
         number = getattr(plan, variable.number)
         planned, exported = str(number.value), environ.get(variable.name)
@@ -109,6 +116,9 @@ def make_environment(
             changes.append(Change(variable.name, planned, "replace", f"{number.reason}; {_was(exported)}"))
         elif options.override_env:
             why = f"{number.reason}; {_was(exported)} ({options.origin('override_env')})"
+            changes.append(Change(variable.name, planned, "replace", why))
+        elif computed.get(variable.name, 0) > number.value:
+            why = f"{number.reason}; {_was(exported)}, computed by an outer tflaunch"
             changes.append(Change(variable.name, planned, "replace", why))
         elif variable.is_valid(exported):
             why = f"exported; the plan would say {planned} (--override-env)"
@@ -140,6 +150,39 @@ def make_environment(
                 )
             )
     return tuple(changes), tuple(problems)
+
+
+def make_mark(plan: Plan, changes: tuple[Change, ...], environ: Mapping[str, str]) -> tuple[Change, ...]:
+    """The variable that tells a tflaunch inside this one which values nobody chose; none where there are no such."""
+    outside = _computed_outside(environ)
+    computed = [
+        f"{change.name}={change.value}"
+        for variable, change in zip(VARIABLES, changes)
+        if not getattr(plan, variable.number).is_explicit and (change.action != "keep" or change.name in outside)
+    ]
+    if not computed and COMPUTED not in environ:
+        return ()
+    return (change_to(COMPUTED, " ".join(computed), environ, "a tflaunch inside this one may make these smaller"),)
+
+
+def change_to(name: str, value: str, environ: Mapping[str, str], reason: str) -> Change:
+    """What gives a variable the value, whatever it is now; an empty value is none."""
+    if not value:
+        return Change(name, None, "unset", reason)
+    exported = environ.get(name)
+    if exported is None:
+        return Change(name, value, "set", reason)
+    return Change(name, value, "keep" if exported == value else "replace", reason)
+
+
+def _computed_outside(environ: Mapping[str, str]) -> dict[str, int]:
+    """The exported values that are still those that an outer tflaunch computed."""
+    entries = (entry.partition("=") for entry in environ.get(COMPUTED, "").split())
+    return {
+        name: number
+        for name, _, value in entries
+        if environ.get(name) == value and (number := natural(value)) is not None
+    }
 
 
 def _without_binding_variables(environ: Mapping[str, str], options: Options) -> list[Change]:

@@ -86,7 +86,7 @@ def run(command: Command, options: Options) -> int:
 def summary(decision: Decision) -> str:
     """The one line on start: the limit, where it comes from, and the values the program gets."""
     values = {
-        change.name: f"{change.value}{' (exported)' if change.action == 'keep' else ''}" for change in decision.changes
+        change.name: f"{change.value}{' (exported)' if change.action == 'keep' else ''}" for change in decision.shown
     }
     limit, view = decision.limit, decision.view
     bound = frozenset() if decision.binding is None else decision.binding.cpus
@@ -145,7 +145,7 @@ def _report(decision: Decision, files: Files, command: Command, options: Options
         if decision.binding is not None:
             bound, reason = decision.binding
             say(f"bind {format_cpulist(bound)}: {reason}" if bound else reason)
-        for change in decision.changes:
+        for change in decision.shown:
             setting = change.name if change.value is None else f"{change.name}={change.value}"
             say(f"{change.action} {setting}: {change.reason}")
     say_problems((*files.problems(), *decision.problems))

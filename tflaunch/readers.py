@@ -10,6 +10,7 @@ import sys
 
 from tflaunch._namedtuple import NamedTuple
 from tflaunch.builds import Build, find_build, installed_versions
+from tflaunch.environment import COMPUTED
 from tflaunch.view import LIBRARY
 
 TENSORFLOW = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
@@ -60,6 +61,8 @@ def read_by(variable: str, installed: Installed) -> list[str]:
         return ["the dynamic loader"]
     if variable.startswith("TFLAUNCH_VIEW_"):
         return [LIBRARY]
+    if variable == COMPUTED:
+        return ["tflaunch"]
     if variable == "PYTHON_CPU_COUNT":
         return ["Python (os.cpu_count)"] if sys.version_info >= (3, 13) else []
     readers = [DISTRIBUTIONS[name] for name in DISTRIBUTIONS if name in installed.distributions]

@@ -181,7 +181,7 @@ def _environment(decision: Decision) -> Table:
     installed = find_installed()
     table = _grid()
     unread = []
-    for change in decision.changes:
+    for change in decision.shown:
         setting = printable(change.name if change.value is None else f"{change.name}={change.value}")
         if change.name in BINDING_VARIABLES:
             table.add_row(_action(change.action), setting, change.reason)

@@ -15,7 +15,7 @@ import sys
 
 from tflaunch._namedtuple import NamedTuple
 from tflaunch.cpulist import format_cpulist
-from tflaunch.environment import Change
+from tflaunch.environment import Change, change_to
 from tflaunch.errors import TflaunchError
 from tflaunch.files import Problem
 from tflaunch.machine import Machine
@@ -117,31 +117,22 @@ def make_view_environment(view: View, environ: Mapping[str, str], options: Optio
             return ()
         without = {"LD_PRELOAD": ":".join(others), "TFLAUNCH_VIEW_CPUS": "", "TFLAUNCH_VIEW_FIRST": ""}
         why = "--view off ends the view of an outer tflaunch"
-        return tuple(_change(name, value, environ, why) for name, value in without.items() if name in environ)
+        return tuple(change_to(name, value, environ, why) for name, value in without.items() if name in environ)
     position = 0
     while position < len(others) and os.path.basename(others[position]).startswith(SANITIZERS):
         position += 1
     others.insert(position, view.library)
     why = f"the program sees {view.cpus} CPU{'' if view.cpus == 1 else 's'}"
     changes = [
-        _change("LD_PRELOAD", ":".join(others), environ, f"{why} when it asks"),
-        _change("TFLAUNCH_VIEW_CPUS", str(view.cpus), environ, f"{why} {view.reason}"),
+        change_to("LD_PRELOAD", ":".join(others), environ, f"{why} when it asks"),
+        change_to("TFLAUNCH_VIEW_CPUS", str(view.cpus), environ, f"{why} {view.reason}"),
     ]
     if view.first or "TFLAUNCH_VIEW_FIRST" in environ:
         first = format_cpulist(view.first)
-        changes.append(_change("TFLAUNCH_VIEW_FIRST", first, environ, "one CPU of each core before their siblings"))
+        changes.append(change_to("TFLAUNCH_VIEW_FIRST", first, environ, "one CPU of each core before their siblings"))
     return tuple(changes)
 
 
 def _preloaded(environ: Mapping[str, str]) -> list[str]:
     """What is preloaded, in its order; blanks and colons part it (ld.so(8))."""
     return environ.get("LD_PRELOAD", "").replace(":", " ").split()
-
-
-def _change(name: str, value: str, environ: Mapping[str, str], reason: str) -> Change:
-    if not value:
-        return Change(name, None, "unset", reason)
-    exported = environ.get(name)
-    if exported is None:
-        return Change(name, value, "set", reason)
-    return Change(name, value, "keep" if exported == value else "replace", reason)

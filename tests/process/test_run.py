@@ -204,7 +204,21 @@ class TestEnvironment:
         assert {name: seen.get(name) for name in without} == without
         added = {name for name in seen if name not in without}
         assert added >= set(ONE_CPU)
-        assert all(name.endswith(("_THREADS", "_COUNT", "_BLOCKTIME")) for name in added), added
+        assert all(name.endswith(("_THREADS", "_COUNT", "_BLOCKTIME", "_COMPUTED")) for name in added), added
+
+    def test_inside_another_with_a_part_of_its_cpus(self, tflaunch, program, script):
+        """A supervisor under tflaunch, as in an image's ENTRYPOINT, starts its workers by tflaunch too."""
+        worker = ("--no-python", program, "run", "--cpus", "1", script(*PRINT_VARIABLES))
+        done = tflaunch("run", *worker)
+        assert {name: json.loads(done.stdout)[name] for name in ONE_CPU} == ONE_CPU
+        assert "warning" not in done.stderr
+
+    def test_inside_another_what_the_user_said_outside_stands(self, tflaunch, program, script):
+        worker = ("--no-python", program, "run", "--cpus", "1", script(*PRINT_VARIABLES))
+        done = tflaunch("run", "--inter-op", "7", *worker, variables={"OMP_NUM_THREADS": "5"})
+        seen = json.loads(done.stdout)
+        assert (seen["TF_NUM_INTEROP_THREADS"], seen["OMP_NUM_THREADS"]) == ("7", "5")
+        assert seen["TF_NUM_INTRAOP_THREADS"] == "1"
 
     @pytest.mark.parametrize("locale", [{}, {"LANG": "C"}, {"LC_CTYPE": "POSIX"}, {"LC_ALL": "C"}])
     def test_another_program_gets_no_locale_that_the_caller_did_not_set(self, tflaunch, locale):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tflaunch.environment import apply_changes, make_environment
+from tflaunch.environment import apply_changes, make_environment, make_mark
 from tflaunch.options import Options, parse_options
 from tflaunch.policy import Number, Plan
 
@@ -209,6 +209,83 @@ class TestExplicitOption:
         changes, _ = changes_for(dict.fromkeys(PLANNED, "4"), plan=self.EXPLICIT)
         for name in ("TF_NUM_INTEROP_THREADS", "KMP_BLOCKTIME", "PYTHON_CPU_COUNT", "LOKY_MAX_CPU_COUNT"):
             assert (changes[name].action, changes[name].value) == ("keep", "4")
+
+
+class TestInsideAnother:
+    """What an outer tflaunch computed nobody chose: a smaller number takes its place, and no larger one."""
+
+    OUTER = dict.fromkeys(PLANNED, "64")
+    MARK = " ".join(f"{name}=64" for name in PLANNED)
+
+    @staticmethod
+    def mark_for(environ, plan=PLAN):
+        """What the program gets to know, or None."""
+        changes, _ = make_environment(plan, environ, Options())
+        values = [change.value for change in make_mark(plan, changes, environ)]
+        return values[0] if values else None
+
+    def test_smaller_numbers_take_their_place(self):
+        changes, problems = changes_for({**self.OUTER, "TFLAUNCH_COMPUTED": self.MARK})
+        assert {name: change.value for name, change in changes.items()} == PLANNED
+        assert {change.action for change in changes.values()} == {"replace"}
+        assert all("'64'" in change.reason and "outer tflaunch" in change.reason for change in changes.values())
+        assert problems == ()
+
+    def test_larger_ones_do_not(self):
+        environ = dict.fromkeys(PLANNED, "4") | {"TFLAUNCH_COMPUTED": self.MARK.replace("64", "4")}
+        changes, _ = changes_for(environ)
+        assert {(change.action, change.value) for change in changes.values()} == {("keep", "4")}
+
+    def test_one_that_was_changed_since_is_the_callers(self):
+        environ = {**self.OUTER, "TFLAUNCH_COMPUTED": self.MARK, "OMP_NUM_THREADS": "32"}
+        changes, problems = changes_for(environ)
+        assert (changes["OMP_NUM_THREADS"].action, changes["OMP_NUM_THREADS"].value) == ("keep", "32")
+        assert codes(problems) == ["kept_above_limit"]
+        assert changes["TF_NUM_INTRAOP_THREADS"].action == "replace"
+
+    @pytest.mark.parametrize(
+        "mark",
+        [
+            "",
+            "=",
+            "OMP_NUM_THREADS",
+            "OMP_NUM_THREADS=",
+            "OMP_NUM_THREADS=64x",
+            "OMP_NUM_THREADS = 64",
+            "OMP_NUM_THREADS=" + "9" * 5000,
+            "omp_num_threads=64",
+            "\x00\x1b[31m\udcff",
+            "OMP_NUM_THREADS=64;TF_NUM_INTRAOP_THREADS=64",
+        ],
+    )
+    def test_a_mark_of_something_else_marks_nothing(self, mark):
+        changes, _ = changes_for({**self.OUTER, "TFLAUNCH_COMPUTED": mark})
+        assert {change.action for change in changes.values()} == {"keep"}
+
+    def test_a_mark_does_not_make_a_value_valid(self):
+        changes, problems = changes_for({"OMP_NUM_THREADS": "0", "TFLAUNCH_COMPUTED": "OMP_NUM_THREADS=0"})
+        assert (changes["OMP_NUM_THREADS"].action, changes["OMP_NUM_THREADS"].value) == ("replace", "15")
+        assert codes(problems) == ["invalid_value_replaced"]
+
+    def test_what_was_computed_is_marked(self):
+        assert self.mark_for({}) == " ".join(f"{name}={value}" for name, value in PLANNED.items())
+
+    def test_what_the_user_said_is_not(self):
+        plan = PLAN._replace(intra_op=Number(13, "--intra-op 13", is_explicit=True))
+        mark = self.mark_for({"OMP_NUM_THREADS": "4", "KMP_BLOCKTIME": "11"}, plan)
+        names = [entry.partition("=")[0] for entry in mark.split()]
+        assert set(PLANNED) - set(names) == {"TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS", "KMP_BLOCKTIME"}
+
+    def test_the_mark_goes_on_to_the_innermost(self):
+        assert "OMP_NUM_THREADS=15" in self.mark_for({**self.OUTER, "TFLAUNCH_COMPUTED": self.MARK}).split()
+        kept = {"OMP_NUM_THREADS": "4", "TFLAUNCH_COMPUTED": "OMP_NUM_THREADS=4"}
+        assert "OMP_NUM_THREADS=4" in self.mark_for(kept).split()
+
+    def test_there_is_none_where_all_was_said(self):
+        all_exported = dict.fromkeys(PLANNED, "4")
+        assert self.mark_for(all_exported) is None
+        (change,) = make_mark(PLAN, make_environment(PLAN, all_exported, Options())[0], {"TFLAUNCH_COMPUTED": "x"})
+        assert (change.action, change.value) == ("unset", None)
 
 
 class TestOverride:

@@ -32,5 +32,5 @@ def env(
     decision = decide(files, options, os.environ)
     if not options.quiet:
         say_problems((*files.problems(), *decision.problems))
-    print(FORMATS[form](decision.changes if options.view == "on" else decision.sizes), end="")
+    print(FORMATS[form](decision.shown if options.view == "on" else decision.sizes), end="")
     return 0
