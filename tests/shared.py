@@ -37,8 +37,16 @@ def once(directory: Path, name: str, make: Callable[[Path], None]) -> Path:
     return result
 
 
-# What the shell of whoever runs the tests may have exported, and jobs and machines must not get.
-FOREIGN = ("TFLAUNCH_", "TF_NUM_", "OMP_", "SLURM_", "OMPI_", "PMIX_", "COV")
+# How variables begin that change what tflaunch, an interpreter or a job does. A developer's shell may have some.
+FOREIGN = (
+    "COV", "TFLAUNCH_", "TF_", "OMP_", "KMP_", "GOMP_", "OPENBLAS_", "MKL_", "BLIS_", "VECLIB_", "NUMEXPR_", "NUMBA_",
+    "LOKY_", "PYTHON_CPU_COUNT", "PYTHONWARNINGS", "NO_COLOR", "LD_PRELOAD", "SLURM_", "OMPI_", "PMIX_",
+)  # fmt: skip
+
+
+def plain_environ() -> dict[str, str]:
+    """The environment of the tests without them."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
 
 
 def run(command: Sequence[str | Path], seconds: float | None, **variables: str) -> str:
@@ -46,10 +54,9 @@ def run(command: Sequence[str | Path], seconds: float | None, **variables: str) 
 
     Fails with them if the command does.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)} | variables
     with subprocess.Popen(
         command,
-        env=environment,
+        env=plain_environ() | variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,29 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-# Variables that change what tflaunch or the interpreter does; a developer's shell may have exported some.
-FOREIGN_PREFIXES = (
-    "COV",
-    "TFLAUNCH_",
-    "TF_",
-    "OMP_",
-    "KMP_",
-    "GOMP_",
-    "OPENBLAS_",
-    "MKL_",
-    "BLIS_",
-    "VECLIB_",
-    "NUMEXPR_",
-)
-FOREIGN_NAMES = (
-    "NUMBA_NUM_THREADS",
-    "LOKY_MAX_CPU_COUNT",
-    "PYTHON_CPU_COUNT",
-    "PYTHONWARNINGS",
-    "NO_COLOR",
-    "LD_PRELOAD",
-)
+from shared import plain_environ
 
 # No test waits this long unless something hangs.
 SECONDS = 60
@@ -51,11 +28,7 @@ def _signals_are_not_ignored() -> None:
 @pytest.fixture
 def environment() -> dict[str, str]:
     """The environment of the tests without variables that tflaunch reads or sets."""
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(FOREIGN_PREFIXES) and name not in FOREIGN_NAMES
-    }
+    return plain_environ()
 
 
 @pytest.fixture(scope="session")

@@ -11,21 +11,7 @@ from pathlib import Path
 
 import pytest
 from missing import missing
-
-FOREIGN_PREFIXES = (
-    "COV",
-    "TFLAUNCH_",
-    "TF_",
-    "OMP_",
-    "KMP_",
-    "GOMP_",
-    "OPENBLAS_",
-    "MKL_",
-    "BLIS_",
-    "VECLIB_",
-    "NUMEXPR_",
-)
-FOREIGN_NAMES = ("NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT", "PYTHON_CPU_COUNT", "PYTHONWARNINGS")
+from shared import plain_environ
 
 PERIOD_US = 100_000
 
@@ -140,11 +126,7 @@ def two_cores() -> None:
 def tflaunch_in(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run tflaunch in these groups: tflaunch_in([group], "explain", "--json"); only that process enters them."""
     program = str(Path(sys.executable).parent / "tflaunch")
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(FOREIGN_PREFIXES) and name not in FOREIGN_NAMES
-    }
+    environment = plain_environ()
 
     def run(
         groups: list[Path], *arguments: str, variables: dict[str, str] | None = None, seconds: float = 60
