@@ -8,8 +8,10 @@ view and without, and with what other tools choose (contenders.py). Each setting
 group of its own; the limit of all groups is changed between the turns, and the settings of a program run one after the
 other, in another order each round.
 
-Each turn is written at once as a line of policy.jsonl. Started again, it goes on where it was stopped; when nothing
-is missing, it asks tflaunch for its plans and writes the results: policy.txt and policy.svg (report.py).
+Each turn is written at once as a line of policy.jsonl, and each start as a line with the machine. Started again, it
+goes on where it was stopped; when nothing is missing, it asks tflaunch for its plans and writes the results: policy.txt
+and policy.svg (report.py). With TF_ENABLE_ONEDNN_OPTS=1 it measures the kernels that TensorFlow turns on by itself on
+CPUs with AVX-512.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from contenders import (
     BLAS,
     EMULATED,
     EMULATED_CPUS,
+    INFERENCE,
     LIMITS,
     PROGRAMS,
     Host,
@@ -52,6 +55,9 @@ from tflaunch.view import find_library
 RESULTS = Path(__file__).with_name("results")
 RUN = str(Path(sys.executable).with_name("tflaunch"))
 
+# A p99 is that of few requests and spreads more than a rate, so inference is measured so many times as often.
+MORE_ROUNDS = 2
+
 
 class Turn(NamedTuple):
     """What is measured in one turn."""
@@ -64,7 +70,7 @@ class Turn(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The plan against every setting, and against what others choose.")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each setting (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each setting (default 5), of inference twice")
     parser.add_argument("--seconds", type=float, default=0.4, help="length of a turn (default 0.4)")
     parser.add_argument("--patience", type=float, default=600, help=Patience.__doc__)
     parser.add_argument("--output", type=Path, help="directory of the results (default bench/results)")
@@ -83,7 +89,9 @@ def main() -> None:
         programs, rounds, seconds, arguments.patience = ("infer", "data"), 2, 0.05, 0
     output.mkdir(parents=True, exist_ok=True)
     raw = output / "policy.jsonl"
-    done = {key_of(line) for line in read(raw)[1:]}
+    conditions = {"versions": versions(), "seconds": seconds, "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS")}
+    _, turns = read(raw, conditions)
+    done = {key_of(line) for line in turns}
     with tempfile.TemporaryDirectory() as directory:
         many_cpus = build_many_cpus(Path(directory), EMULATED_CPUS)
         plans = {
@@ -94,11 +102,12 @@ def main() -> None:
         }
         wanted = [
             Turn(number, limit, program, setting)
-            for number in range(rounds)
+            for number in range(rounds * MORE_ROUNDS)
             for limit in limits
             for program, settings in cells(
                 limit, here, programs, [plan for key, plan in plans.items() if key[0] == limit], arguments.smoke
             ).items()
+            if number < rounds or program in INFERENCE
             for setting in rotated(settings, number)
         ]
         missing = [turn for turn in wanted if key_of(as_line(turn)) not in done]
@@ -106,26 +115,28 @@ def main() -> None:
         print(f"turns     {len(wanted)} of {seconds:g} s, {len(missing)} to be measured", flush=True)
         if missing:
             with raw.open("a") as lines:
+                print(json.dumps({"machine": describe_machine()} | conditions), file=lines, flush=True)
                 for line in measure(missing, seconds, Patience(arguments.patience), many_cpus):
                     print(json.dumps(line), file=lines, flush=True)
-    header, *turns = read(raw)
+    machines, turns = read(raw, conditions)
     keys = {key_of(as_line(turn)) for turn in wanted}  # a longer measurement may have been stopped in a round
-    report.write(output, header["machine"], [line for line in turns if key_of(line) in keys], plans, here)
+    report.write(output, machines, [line for line in turns if key_of(line) in keys], plans, here)
 
 
-def read(raw: Path) -> list[dict]:
-    """The lines of a measurement: first the machine, then the turns. Begun here where there are none yet."""
-    if not raw.exists():
-        raw.write_text(json.dumps({"machine": describe_machine(), "versions": versions()}) + "\n")
+def read(raw: Path, conditions: Mapping[str, object]) -> tuple[list[str], list[dict]]:
+    """What was measured so far: the machine at each start, and the turns. All under the same conditions."""
     try:
-        lines = [json.loads(line) for line in raw.read_text().splitlines()]
+        lines = [json.loads(line) for line in raw.read_text().splitlines()] if raw.exists() else []
     except json.JSONDecodeError as error:
         raise SystemExit(
             f"{raw} has a line that is no JSON ({error})\nremove the line to go on with the others"
         ) from None
-    if lines[0]["versions"] != versions():
-        raise SystemExit(f"{raw} was measured with {lines[0]['versions']}\nmove it away to measure with {versions()}")
-    return lines
+    starts = [line for line in lines if "machine" in line]
+    for start in starts:
+        for name, value in conditions.items():
+            if start[name] != value:
+                raise SystemExit(f"{raw} was measured with {name} {start[name]}\nmove it away to measure with {value}")
+    return [start["machine"] for start in starts], [line for line in lines if "machine" not in line]
 
 
 def as_line(turn: Turn) -> dict[str, object]:

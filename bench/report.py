@@ -45,13 +45,13 @@ MODES: dict[str, tuple[Value, tuple[str, ...]]] = {
 }
 
 
-def write(output: Path, machine: str, lines: Iterable[Mapping], plans: Plans, here: Host) -> None:
+def write(output: Path, machines: Sequence[str], lines: Iterable[Mapping], plans: Plans, here: Host) -> None:
     """Write both files, and print the text."""
     lines = list(lines)
     measured = Measured(lines)
     possible = (Cell(limit, host, name) for limit in LIMITS for host in hosts_under(limit, here) for name in PROGRAMS)
     cells = [cell for cell in possible if measured.has(cell)]
-    paragraphs = [machine, describe_hosts(here), describe_turns(lines)]
+    paragraphs = [*machines, describe_hosts(here), describe_turns(lines)]
     for mode in MODES:
         paragraphs += regrets(measured, cells, plans, here, mode)
         paragraphs += rules(measured, cells, plans, here, mode)
@@ -76,8 +76,10 @@ def describe_hosts(here: Host) -> str:
 
 def describe_turns(lines: Sequence[Mapping]) -> str:
     others = [line["others"] for line in lines]
+    rounds = {line["round"] for line in lines}
+    rounds_of_all = {line["round"] for line in lines if line["program"] not in INFERENCE}
     return (
-        f"{len(lines)} turns in {len({line['round'] for line in lines})} rounds; other processes used "
+        f"{len(lines)} turns in {len(rounds_of_all)} rounds, of inference {len(rounds)}; other processes used "
         f"{statistics.median(others):.2f} CPUs in the median turn, {max(others):.2f} at most"
     )
 

@@ -40,10 +40,10 @@ def output(tmp_path_factory) -> Path:
 
 
 def test_it_measures_every_cell_and_shows_it(output):
-    header, *turns = map(json.loads, (output / "policy.jsonl").read_text().splitlines())
-    assert "tensorflow" in header["versions"]
+    start, *turns = map(json.loads, (output / "policy.jsonl").read_text().splitlines())
+    assert "tensorflow" in start["versions"]
     assert {(turn["program"], turn["round"]) for turn in turns} == {
-        (program, number) for program in ("infer", "data") for number in (0, 1)
+        (program, number) for program, rounds in (("infer", 4), ("data", 2)) for number in range(rounds)
     }
     assert all(turn["rate"] > 0 and turn["threads"] > 1 and turn["peak_mib"] > 1 for turn in turns)
     seen_64 = [turn["threads"] for turn in turns if turn["setting"] == [None, None, 64, None]]
@@ -61,8 +61,9 @@ def test_it_goes_on_where_it_was_stopped(output):
     lines = raw.read_text().splitlines(keepends=True)
     raw.write_text("".join(lines[:-1]))
     assert ", 1 to be measured" in smoke(output)
-    again = raw.read_text().splitlines(keepends=True)
-    assert again[:-1] == lines[:-1]
+    *again, start, last = raw.read_text().splitlines(keepends=True)
+    assert again == lines[:-1]
+    assert json.loads(start)["machine"]
     key = ("round", "limit", "program", "setting")
-    assert [json.loads(again[-1])[name] for name in key] == [json.loads(lines[-1])[name] for name in key]
+    assert [json.loads(last)[name] for name in key] == [json.loads(lines[-1])[name] for name in key]
     assert ", 0 to be measured" in smoke(output)
