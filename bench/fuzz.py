@@ -175,7 +175,7 @@ def check_plan(facts: Facts) -> None:
     cores = tuple(frozenset(cpus[first : first + threads_per_core]) for first in cpus[::threads_per_core])
     machine = Machine(frozenset(cpus), frozenset(cpus), cores)
     options = Options(mode=mode, rounding=rounding, origins=(("rounding", rounding),))
-    word = "floor" if rounding == "auto" else rounding
+    word = {"throughput": "nearest", "latency": "floor"}[mode] if rounding == "auto" else rounding
     previous = 0
     for quota in sorted((exact(one), exact(other))):
         given = Cpus(quota.numerator, quota.denominator)

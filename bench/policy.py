@@ -73,6 +73,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="turns of each setting (default 5), of inference twice")
     parser.add_argument("--seconds", type=float, default=0.4, help="length of a turn (default 0.4)")
     parser.add_argument("--patience", type=float, default=600, help=Patience.__doc__)
+    parser.add_argument(
+        "--limit", action="append", choices=[limit.name for limit in LIMITS], help="may be repeated (default all)"
+    )
     parser.add_argument("--output", type=Path, help="directory of the results (default bench/results)")
     parser.add_argument("--smoke", action="store_true", help="a small part, to see that it works: no figure counts")
     arguments = parser.parse_args()
@@ -83,10 +86,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
     here = as_it_is()
-    limits, programs, rounds, seconds = LIMITS, (*PROGRAMS, *BLAS), arguments.rounds, arguments.seconds
+    programs, rounds, seconds = (*PROGRAMS, *BLAS), arguments.rounds, arguments.seconds
     if arguments.smoke:
-        limits = tuple(limit for limit in LIMITS if limit.name == "quota 1")
-        programs, rounds, seconds, arguments.patience = ("infer", "data"), 2, 0.05, 0
+        programs, rounds, seconds = ("infer", "data"), 2, 0.05
+        arguments.limit, arguments.patience = ["quota 1"], 0
+    limits = [limit for limit in LIMITS if arguments.limit is None or limit.name in arguments.limit]
     output.mkdir(parents=True, exist_ok=True)
     raw = output / "policy.jsonl"
     conditions = {"versions": versions(), "seconds": seconds, "onednn": os.environ.get("TF_ENABLE_ONEDNN_OPTS")}

@@ -15,6 +15,8 @@ from contenders import (
     DEFAULT,
     EMULATED,
     INFERENCE,
+    INTER,
+    INTRA,
     LIMITS,
     PEERS,
     PROGRAMS,
@@ -55,6 +57,7 @@ def write(output: Path, machines: Sequence[str], lines: Iterable[Mapping], plans
     for mode in MODES:
         paragraphs += regrets(measured, cells, plans, here, mode)
         paragraphs += rules(measured, cells, plans, here, mode)
+        paragraphs += one_for_all(measured, cells, plans, here, mode)
         paragraphs += peers(measured, cells, plans, mode)
     paragraphs += second_threads(measured, cells)
     paragraphs += blas(measured, here)
@@ -152,48 +155,95 @@ def rules(measured: Measured, cells: Sequence[Cell], plans: Plans, here: Host, m
         ]
         names, _ = found.setdefault(tuple(own.values()), ([], regrets_of_one))
         names.append(f"intra {intra_name}, inter {inter_name}")
-    ordered = sorted(found.values(), key=lambda item: statistics.mean(item[1]))
+    ordered = sorted(found.items(), key=lambda item: statistics.mean(item[1][1]))
     rows = [
-        [" = ".join(names), *(f"{of(values):.1%}" for of in (statistics.mean, statistics.median, max))]
-        for names, values in ordered
+        [
+            " = ".join(names),
+            *(f"{of(values):.1%}" for of in (statistics.mean, statistics.median, max)),
+            str(len(below_choices(measured, dict(zip(chosen, settings)), value))),
+        ]
+        for settings, (names, values) in ordered
     ]
     return [
         f"RULES, {mode} mode: the same regret with other rules of two constants; equal ones in one line"
-        + ("; those with inter-op 1, which can hang, are left out" if mode == "throughput" else ""),
-        markdown(["rule", "mean", "median", "worst"], rows),
+        + ("; those with inter-op 1, which can hang, are left out" if mode == "throughput" else "")
+        + "\nbelow: pairs of a cell and a peer, as below",
+        markdown(["rule", "mean", "median", "worst", "below"], rows),
     ]
+
+
+def one_for_all(measured: Measured, cells: Sequence[Cell], plans: Plans, here: Host, mode: str) -> Paragraphs:
+    """How near any one setting comes to all programs under a limit, whatever rule chooses it."""
+    value, _ = MODES[mode]
+    rows = []
+    for limit, host in dict.fromkeys((cell.limit, cell.host) for cell in judged(cells, mode)):
+        own = plans[limit, host, mode]
+        here_judged = [cell for cell in judged(cells, mode) if (cell.limit, cell.host) == (limit, host)]
+        settings = [own._replace(intra=intra, inter=inter) for intra, inter in product(INTRA, INTER)]
+        if mode == "throughput":
+            settings = cannot_hang(settings)
+        worst = {
+            setting: max(
+                measured.regret(cell, setting, rivals(measured, cell, here, mode), value) for cell in here_judged
+            )
+            for setting in settings
+            if all(measured.knows(cell, setting) for cell in here_judged)
+        }
+        best = min(worst, key=worst.__getitem__)
+        rows.append([limit.name, host.name, str(best), f"{worst[best]:.1%}", str(own), f"{worst[own]:.1%}"])
+    return [
+        f"ONE FOR ALL, {mode} mode: the setting whose worst regret over the programs is the smallest, and the plan",
+        markdown(["limit", "host", "setting", "its worst", "plan", "its worst"], rows),
+    ]
+
+
+def below_choices(
+    measured: Measured, plan: Mapping[Cell, Setting], value: Value
+) -> list[tuple[Cell, str, list[float]]]:
+    """Where a plan is below what a peer chooses by more than the spread, and the ratios of the rounds."""
+    found = []
+    for cell, own in plan.items():
+        for name, setting in choices(cell.limit, cell.host).items():
+            ratios = measured.ratios(cell, own, setting, value)
+            if name not in AS_DEFAULT and max(_quartiles(ratios)) < 1:
+                found.append((cell, name, ratios))
+    return found
 
 
 def peers(measured: Measured, cells: Sequence[Cell], plans: Plans, mode: str) -> Paragraphs:
     """The plan against each peer."""
     value, _ = MODES[mode]
-    names = (DEFAULT, *AS_DEFAULT, *PEERS)
     hosts = list(dict.fromkeys(cell.host for cell in cells))
-    below: list[list[str]] = []
     rows = []
-    for name in names:
+    for name in (DEFAULT, *AS_DEFAULT, *PEERS):
         row = [name]
         for host in hosts:
-            medians = []
-            for cell in judged(cells, mode):
-                if cell.host != host:
-                    continue
-                ratios = measured.ratios(cell, plans[cell.limit, host, mode], choices(cell.limit, host)[name], value)
-                medians.append(statistics.median(ratios))
-                if max(_quartiles(ratios)) < 1 and name not in AS_DEFAULT:
-                    other = choices(cell.limit, host)[name]
-                    below.append([cell.limit.name, host.name, cell.program, name, str(other), spread(ratios)])
+            medians = [
+                statistics.median(
+                    measured.ratios(cell, plans[cell.limit, host, mode], choices(cell.limit, host)[name], value)
+                )
+                for cell in judged(cells, mode)
+                if cell.host == host
+            ]
             row += [f"{statistics.geometric_mean(medians):.2f}", f"{min(medians):.2f}", f"{max(medians):.2f}"]
         rows.append(row)
     header = ["peer", *(f"{host.name}: {what}" for host in hosts for what in ("mean", "least", "most"))]
     what = "steps/s" if mode == "throughput" else "p99, the peer's over ours"
+    below = below_choices(measured, {cell: plans[cell.limit, cell.host, mode] for cell in judged(cells, mode)}, value)
     paragraphs = [
         f"PEERS, {mode} mode: ratio to each ({what}; geometric mean, least and most over the cells)",
         markdown(header, rows),
         f"below a peer by more than the spread (three quarters of the rounds): {len(below)} pairs",
     ]
     if below:
-        paragraphs.append(markdown(["limit", "host", "program", "peer", "its setting", "ratio"], below))
+        rows = [
+            [
+                cell.limit.name, cell.host.name, cell.program, name, str(choices(cell.limit, cell.host)[name]),
+                spread(ratios),
+            ]
+            for cell, name, ratios in below
+        ]  # fmt: skip
+        paragraphs.append(markdown(["limit", "host", "program", "peer", "its setting", "ratio"], rows))
     if mode == "throughput":
         paragraphs.append(to_default_at_one(measured, cells, plans))
     return paragraphs

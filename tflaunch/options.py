@@ -126,7 +126,7 @@ OPTIONS = (
     Option(
         "rounding",
         _choice("auto", "floor", "nearest", "ceil"),
-        "How a fractional limit becomes threads: auto (the default: floor), floor, nearest or ceil.",
+        "How a fractional limit becomes threads: auto (nearest; floor in latency mode), floor, nearest or ceil.",
         "HOW",
     ),
     Option("override_env", _parse_switch, "Replace values that the caller exported, such as OMP_NUM_THREADS."),

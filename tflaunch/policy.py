@@ -16,7 +16,7 @@ from tflaunch.options import Options
 # A second thread gave +17 % to +40 % in training from 1.5 CPUs on and cost 2 % to 19 % at one; four had a higher mean
 # regret. One can hang: a tf.py_function that calls a tf.function inside a tf.function waits for ever (bench/limits.py;
 # tensorflow issues 38969, 48418, 39006). The graphs that are served call no Python, and their p99 at 1 CPU rose
-# by 24 % to 118 % with the second thread.
+# by 21 % to 106 % with the second thread.
 INTER_OP_THREADS = {"throughput": 2, "latency": 1}
 
 # Milliseconds that an OpenMP worker spins after a region (bench/blocktime.py: intel-tensorflow 2.14). The runtime's own
@@ -24,9 +24,11 @@ INTER_OP_THREADS = {"throughput": 2, "latency": 1}
 # programs run as well as with 0, or better.
 KMP_BLOCKTIME_MS = 1
 
-# Mean regret 4.7 % rounded down, 5.3 % to the nearest or up. At a quota of 1.5 CPUs the second intra-op thread gave
-# +41 % on a matrix product and +13 % on a CNN, and cost 9 % to 27 % in programs of small operations.
-AUTO_ROUNDING = "floor"
+# At a quota of 1.5 CPUs the second intra-op thread gave +41 % on a matrix product and +13 % on a CNN, and cost 9 % to
+# 27 % in programs of small operations. To the nearest: mean regret 5.0 %, worst 32.5 %, and slower than nothing that
+# other tools choose there. Rounded down: mean 4.6 %, worst 35.4 %, and on a host of 2 CPUs up to 29 % slower than
+# TensorFlow's default. In latency mode a thread above the limit raised the p99 of large convolutions by 64 %.
+AUTO_ROUNDING = {"throughput": "nearest", "latency": "floor"}
 
 INTER_OP_REASONS = {
     "throughput": "independent operations overlap, and 1 can hang",
@@ -151,7 +153,7 @@ def threads_for(machine: Machine, limit: Limit, options: Options) -> Number:
 
     Two hardware threads of a core share its arithmetic units, so a second thread on a core adds little to a
     computation and splits it finer (the vendors' guides; not measured). In latency mode the pools together have no more
-    threads than the limit, from 2 CPUs on: mean regret of p99 3.6 %, and 5.4 % without the one less.
+    threads than the limit, from 2 CPUs on: mean regret of p99 2.7 %, and 5.8 % without the one less.
     """
     allowed = len(machine.allowed)
     if options.intra_op is not None:
@@ -160,7 +162,7 @@ def threads_for(machine: Machine, limit: Limit, options: Options) -> Number:
             return Number(allowed, f"{said}, cut to the allowed CPUs", is_explicit=True)
         return Number(options.intra_op, said, is_explicit=True)
     cores = len(machine.cores)
-    rounding = AUTO_ROUNDING if options.rounding == "auto" else options.rounding
+    rounding = AUTO_ROUNDING[options.mode] if options.rounding == "auto" else options.rounding
     rounded = round_cpus(limit.cpus, rounding)
     threads = min(rounded, cores)
     reason = _reason_of_rounding(limit, options, rounding)

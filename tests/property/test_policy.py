@@ -20,7 +20,8 @@ EXAMPLES = settings(deadline=None, max_examples=100)
 
 MODES = ("throughput", "latency")
 ROUNDINGS = ("auto", "floor", "nearest", "ceil")
-ROUND = {"auto": floor, "floor": floor, "nearest": lambda cpus: floor(cpus + Fraction(1, 2)), "ceil": ceil}
+ROUND = {"floor": floor, "nearest": lambda cpus: floor(cpus + Fraction(1, 2)), "ceil": ceil}
+AUTO = {"throughput": "nearest", "latency": "floor"}
 INTER_OP = {"throughput": 2, "latency": 1}
 EVERY_WAY = pytest.mark.parametrize(("mode", "rounding"), list(product(MODES, ROUNDINGS)))
 
@@ -51,7 +52,8 @@ def plan_for(machine, quota, **said):
 
 
 def intra_op(mode, rounding, cpus, cores):
-    threads = min(max(ROUND[rounding](cpus), 1), cores)
+    rounded = ROUND[AUTO[mode] if rounding == "auto" else rounding](cpus)
+    threads = min(max(rounded, 1), cores)
     return max(threads - 1, 1) if mode == "latency" else threads
 
 

@@ -33,8 +33,8 @@ class TestQuota:
 
     @pytest.mark.parametrize(
         ("cpus", "threads"),
-        # As intra-op threads: rounded down, at least one.
-        [(0.25, 1), (0.5, 1), (1.0, 1), (1.4, 1), (1.9, 1)],
+        # As intra-op threads: to the nearest whole number, at least one, never more than the two cores needed here.
+        [(0.25, 1), (0.5, 1), (1.0, 1), (1.4, 1), (1.5, 2)],
     )
     def test_of_the_own_group(self, cpu_cgroups, two_cores, explain_in, cpus, threads):
         group = cpu_cgroups.make()
@@ -100,9 +100,9 @@ class TestQuota:
         group = cpu_cgroups.make()
         file = cpu_cgroups.limit(group, 1.5)
         done = tflaunch_in([group], "run", "--no-python", "printenv", "TF_NUM_INTRAOP_THREADS", "OMP_NUM_THREADS")
-        assert (done.returncode, done.stdout) == (0, "1\n1\n")
+        assert (done.returncode, done.stdout) == (0, "2\n2\n")
         (line,) = done.stderr.splitlines()
-        for words in ("1.5 CPUs", file, "intra-op 1", "inter-op 2", "OMP 1"):
+        for words in ("1.5 CPUs", file, "intra-op 2", "inter-op 2", "OMP 2"):
             assert words in line
 
 
@@ -135,7 +135,7 @@ print(int(tf.reduce_sum(tf.ones((8, 8)) @ tf.ones((8, 8)))))
 """
 
 
-@pytest.mark.parametrize(("cpus", "threads"), [(1.5, 1), (2.0, 2)])
+@pytest.mark.parametrize(("cpus", "threads"), [(1.0, 1), (1.5, 2)])
 class TestTensorFlow:
     """TensorFlow's own pools have the sizes of the plan, and a training runs to its end."""
 

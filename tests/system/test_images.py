@@ -144,7 +144,7 @@ class TestImage:
         with running(*self.LOCKED, "--init", "--cpus=1.5", image, name=name) as container:
             assert container.quotas()[0] == 1.5
             done = container.end()
-        assert_trained(done, "1.5 CPUs", 1)
+        assert_trained(done, "1.5 CPUs", 2)
 
     def test_explain_without_rights(self, image, name, two_cores):
         """Another user, no capabilities, no file that can be written."""
@@ -204,7 +204,7 @@ def test_compose(image, name, two_cores):
     finally:
         subprocess.run([*command, "down", "--timeout=0"], check=False, capture_output=True, timeout=SECONDS)
         podman("untag", wanted, wanted, check=False)  # that name only
-    assert_trained(done, "1.5 CPUs", 1)
+    assert_trained(done, "1.5 CPUs", 2)
 
 
 def facts_of(container):
@@ -253,9 +253,9 @@ def played(pod, tmp_path):
 # overlays/injection changes pods that others make, in the API server, to what overlays/existing-image is.
 PODS = {
     "base": (None, 2),
-    "overlays/quota": (1.5, 1),
+    "overlays/quota": (1.5, 2),
     "overlays/whole-cpus": (4, 2),
-    "overlays/request": (None, 1),
+    "overlays/request": (None, 2),
     "overlays/serving": (2, 1),
     "overlays/tfjob": (4, 2),
 }
@@ -316,5 +316,5 @@ class TestPods:
         with played(pod, tmp_path) as container:
             assert container.quotas()[0] == 1.5
             done = container.end()
-        assert_trained(done, "1.5 CPUs", 1)
+        assert_trained(done, "1.5 CPUs", 2)
         assert "Epoch 10/10" in done.stdout

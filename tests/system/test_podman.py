@@ -81,23 +81,24 @@ class Case(NamedTuple):
 CASES = {
     "half a CPU": Case(("--cpus=0.5",), 0.5),
     "one CPU": Case(("--cpus=1",), 1),
-    "one and a half": Case(("--cpus=1.5",), 1.5),
+    "one and a half": Case(("--cpus=1.5",), 1.5, 2),
     "two CPUs": Case(("--cpus=2",), 2, 2),
-    "another period": Case(("--cpu-period=20000", "--cpu-quota=30000"), 1.5),
+    "another period": Case(("--cpu-period=20000", "--cpu-quota=30000"), 1.5, 2),
     "cpuset": Case((f"--cpuset-cpus={LAST_CPU}",), None),
     "cpuset and quota": Case((f"--cpuset-cpus={LAST_CPU}", "--cpus=0.5"), 0.5),
     "cpuset below the quota": Case((f"--cpuset-cpus={LAST_CPU}", "--cpus=1.5"), 1.5),
     "shares": Case(("--cpu-shares=512",), None, 2),
-    "cgroup namespace of the host": Case(("--cgroupns=host", "--cpus=1.5"), 1.5),
-    "cgroup namespace of its own": Case(("--cgroupns=private", "--cpus=1.5"), 1.5),
+    "cgroup namespace of the host": Case(("--cgroupns=host", "--cpus=1.5"), 1.5, 2),
+    "cgroup namespace of its own": Case(("--cgroupns=private", "--cpus=1.5"), 1.5, 2),
     "the host's cgroups mounted": Case(
         ("--cgroupns=host", "--volume=/sys/fs/cgroup:/sys/fs/cgroup:ro", "--cpus=0.5"), 0.5
     ),
     "memory": Case(("--memory=1g",), None, 2),
-    "pids": Case(("--pids-limit=100", "--cpus=1.5"), 1.5),
+    "pids": Case(("--pids-limit=100", "--cpus=1.5"), 1.5, 2),
     "no writing and no capabilities": Case(
         ("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--cpus=1.5"),
         1.5,
+        2,
     ),
     "first process that reaps": Case(("--init", "--cpus=0.5"), 0.5),
 }
@@ -240,8 +241,8 @@ class TestParent:
 
 @pytest.mark.parametrize(
     ("options", "threads"),
-    [(["--cpus=1.5"], 1), (["--cpus=2"], 2), ([f"--cpuset-cpus={LAST_CPU}"], 1)],
-    ids=["one and a half", "two", "cpuset"],
+    [(["--cpus=1"], 1), (["--cpus=1.5"], 2), ([f"--cpuset-cpus={LAST_CPU}"], 1)],
+    ids=["one CPU", "one and a half", "cpuset"],
 )
 class TestTensorFlow:
     """The pools that a real TensorFlow makes."""
@@ -256,7 +257,7 @@ class TestTensorFlow:
 
 
 def test_threads_of_a_script(start, two_cores, place):
-    with start("--cpus=2") as container:
+    with start("--cpus=1.5") as container:
         done = container.run(PROGRAM, "run", str(place / "pools.py"))
     assert done.returncode == 0, done.stderr
     pools = json.loads(done.stdout)

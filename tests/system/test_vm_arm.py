@@ -58,7 +58,7 @@ def test_cores(machine, place, cores):
     assert (found["cores"], found["threads_per_core"]) == (cores, 1)
 
 
-@pytest.mark.parametrize(("place", "limit", "intra_op"), [("whole", 8, 8), ("mixed", 4, 4), ("quota", 1.5, 1)])
+@pytest.mark.parametrize(("place", "limit", "intra_op"), [("whole", 8, 8), ("mixed", 4, 4), ("quota", 1.5, 2)])
 def test_plan(machine, place, limit, intra_op):
     look = machine[place]
     assert look["explain"]["limit"]["cpus"] == limit

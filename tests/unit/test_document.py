@@ -78,6 +78,22 @@ def view_variables(cpus, reason):
     ]
 
 
+def mark(*values):
+    """What tells a tflaunch inside which values were computed."""
+    why = "a tflaunch inside this one may make these smaller"
+    value = " ".join(values)
+    return {"name": "TFLAUNCH_COMPUTED", "value": value, "action": "set", "reason": why, "read_by": ["tflaunch"]}
+
+
+def mark_of_all(threads, cpus):
+    """The same where nothing was said: two inter-op threads, and `threads` in every other pool."""
+    blas = [f"{name}_NUM_THREADS={threads}" for name in ("OMP", "OPENBLAS", "MKL", "BLIS")]
+    others = [f"{name}={threads}" for name in ("VECLIB_MAXIMUM_THREADS", "NUMEXPR_MAX_THREADS", "NUMEXPR_NUM_THREADS")]
+    tensorflow = [f"TF_NUM_INTRAOP_THREADS={threads}", "TF_NUM_INTEROP_THREADS=2"]
+    rest = [f"NUMBA_NUM_THREADS={threads}", "KMP_BLOCKTIME=1", f"LOKY_MAX_CPU_COUNT={cpus}", f"PYTHON_CPU_COUNT={cpus}"]
+    return mark(*tensorflow, *blas, *others, *rest)
+
+
 def numbers(intra_op, omp, cpu_count, intra_op_reason, cpu_count_reason, omp_reason=OMP):
     return {
         "intra_op": {"value": intra_op, "reason": intra_op_reason},
@@ -163,7 +179,7 @@ LAPTOP = {
         "affects": [],
     },
     "binding": None,
-    "environment": variables(*LAPTOP_NUMBERS),
+    "environment": [*variables(*LAPTOP_NUMBERS), mark_of_all(4, 8)],
     "warnings": [],
 }
 
@@ -222,6 +238,7 @@ CONTAINER = {
             "reason": "one CPU of each core before their siblings",
             "read_by": ["libtflaunch_view.so"],
         },
+        mark_of_all(2, 2),
     ],
     "warnings": [],
 }
@@ -252,10 +269,10 @@ HYBRID_ENVIRONMENT = {
 }
 HYBRID_SOURCE = "/sys/fs/cgroup/batch.slice/cpu.max: 250000 100000"
 HYBRID_NUMBERS = (
-    2,
     3,
     3,
-    "the quota of 2.5 CPUs, rounded down",
+    3,
+    "the quota of 2.5 CPUs, rounded to the nearest",
     "the limit of 2.5 CPUs as whole CPUs, rounded up",
     "TFLAUNCH_OMP=3",
 )
@@ -309,6 +326,7 @@ HYBRID = {
             "reason": "exported; tflaunch sets no binding",
             "read_by": ["OpenMP runtimes"],
         },
+        mark("TF_NUM_INTRAOP_THREADS=3", "KMP_BLOCKTIME=1", "PYTHON_CPU_COUNT=3"),
     ],
     "warnings": [
         {
@@ -433,7 +451,7 @@ class TestOptions:
         document = json.loads(done.stdout)
         assert document["limit"]["reason"] == "--cpus 1500m"
         rows = {row["name"]: row for row in document["environment"]}
-        assert (rows["OMP_NUM_THREADS"]["value"], rows["OMP_NUM_THREADS"]["action"]) == ("1", "replace")
+        assert (rows["OMP_NUM_THREADS"]["value"], rows["OMP_NUM_THREADS"]["action"]) == ("2", "replace")
         assert (rows["KMP_AFFINITY"]["value"], rows["KMP_AFFINITY"]["action"]) == (None, "unset")
         assert document["warnings"] == []
 

@@ -54,7 +54,7 @@ class TestSummary:
         line = said(machine("150000 100000"))
         assert line.startswith("1.5 CPUs (")
         assert "/sys/fs/cgroup/pod/cpu.max: 150000 100000" in line
-        assert line.endswith(": intra-op 1, inter-op 2, OMP 1, sees 2 of 4 CPUs")
+        assert line.endswith(": intra-op 2, inter-op 2, OMP 2, sees 2 of 4 CPUs")
 
     @pytest.mark.parametrize(
         ("cpu_max", "limit"),
@@ -80,7 +80,7 @@ class TestSummary:
 
     def test_variable_of_tflaunch(self, machine):
         line = said(machine(), {"TFLAUNCH_CPUS": "1500m"})
-        assert line == "1.5 CPUs (TFLAUNCH_CPUS=1500m): intra-op 1, inter-op 2, OMP 1, sees 2 of 4 CPUs"
+        assert line == "1.5 CPUs (TFLAUNCH_CPUS=1500m): intra-op 2, inter-op 2, OMP 2, sees 2 of 4 CPUs"
 
     def test_explicit_values(self, machine):
         line = said(machine(), intra_op="4", inter_op="3", omp="1")

@@ -80,11 +80,11 @@ class TestRoundingOfTheQuota:
             found = threads(machine_of(8), quota_of(quota, period), mode="latency", rounding=rounding)
             assert (rounding, found) == (rounding, max(expected - 1, 1))
 
-    def test_auto_is_down(self, quota, period, down, nearest, up):
+    def test_auto_is_to_the_nearest(self, quota, period, down, nearest, up):
         machine = machine_of(8)
-        assert threads(machine, quota_of(quota, period)) == down
-        assert threads(machine, quota_of(quota, period), rounding="auto") == down
-        assert threads(machine, quota_of(quota, period), mode="throughput") == down
+        assert threads(machine, quota_of(quota, period)) == nearest
+        assert threads(machine, quota_of(quota, period), rounding="auto") == nearest
+        assert threads(machine, quota_of(quota, period), mode="throughput") == nearest
 
     def test_the_other_pools_follow_intra_op_and_cpu_count_is_rounded_up(self, quota, period, down, nearest, up):
         for rounding in ("floor", "nearest", "ceil"):
@@ -174,7 +174,7 @@ class TestReasons:
             pytest.param(quota_of(50_000), {}, ["quota of 0.5 CPUs", "below one", "at least one"], id="below-one"),
             pytest.param(quota_of(50_000), {"rounding": "ceil"}, ["quota of 0.5 CPUs", "below one"], id="below-one-up"),
             pytest.param(quota_of(200_000), {}, ["quota of 2 CPUs"], id="whole"),
-            pytest.param(quota_of(150_000), {}, ["quota of 1.5 CPUs", "rounded down"], id="auto"),
+            pytest.param(quota_of(150_000), {}, ["quota of 1.5 CPUs", "rounded to the nearest"], id="auto"),
             pytest.param(
                 quota_of(250_000),
                 {"mode": "latency"},
@@ -186,7 +186,7 @@ class TestReasons:
                 quota_of(150_000), {"rounding": "nearest"}, ["to the nearest", "--rounding nearest"], id="nearest"
             ),
             pytest.param(quota_of(150_000), {"rounding": "ceil"}, ["rounded up", "--rounding ceil"], id="ceil"),
-            pytest.param(NO_QUOTA, {"cpus": "2.5"}, ["limit of 2.5 CPUs", "rounded down"], id="said-limit"),
+            pytest.param(NO_QUOTA, {"cpus": "2.5"}, ["limit of 2.5 CPUs", "to the nearest"], id="said-limit"),
             pytest.param(NO_QUOTA, {"intra_op": "3"}, ["--intra-op 3"], id="said-value"),
         ],
     )
@@ -232,7 +232,7 @@ class TestCpusOption:
         ("said", "quota", "intra_op", "cpu_count", "problem"),
         [
             pytest.param("2", NO_QUOTA, 2, 2, [], id="whole"),
-            pytest.param("1500m", NO_QUOTA, 1, 2, [], id="kubernetes-quantity"),
+            pytest.param("1500m", NO_QUOTA, 2, 2, [], id="kubernetes-quantity"),
             pytest.param("0.25", NO_QUOTA, 1, 1, [], id="below-one"),
             pytest.param("0.000000001", NO_QUOTA, 1, 1, [], id="next-to-nothing"),
             pytest.param("1", quota_of(300_000), 1, 1, [], id="below-the-quota"),
