@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tflaunch.environment import BINDING_VARIABLES, VARIABLES, apply_changes, make_environment
+from tflaunch.environment import BINDING_VARIABLES, VARIABLES, apply_changes, make_environment, make_mark
 from tflaunch.errors import UsageError
 from tflaunch.formats import FORMATS
 from tflaunch.options import OPTIONS, Options, parse_options
@@ -95,6 +95,19 @@ class TestExportedVariables:
             variable.name: str(getattr(plan, variable.number).value) for variable in VARIABLES
         }
         assert not any(environ.get(name) and name in result for name in BINDING_VARIABLES)
+
+    @EXAMPLES
+    @given(plan=PLANS, environ=ENVIRONMENTS, marked=st.sets(st.sampled_from(NAMES)), other=BYTES)
+    def test_the_mark_of_an_outer_one_only_makes_numbers_smaller(self, plan, environ, marked, other):
+        mark = " ".join([*(f"{name}={environ.get(name, '')}" for name in marked), other])
+        without = apply_changes(make_environment(plan, environ, Options())[0], environ)
+        result = apply_changes(make_environment(plan, environ | {"TFLAUNCH_COMPUTED": mark}, Options())[0], environ)
+        for name in NAMES:
+            if result[name] != without[name]:
+                assert name in marked
+                assert int(result[name]) < int(without[name])
+        computed = make_mark(plan, make_environment(plan, environ, Options())[0], environ)
+        assert all(change.reason.isprintable() for change in computed)
 
     @EXAMPLES
     @given(plan=PLANS, environ=ENVIRONMENTS, options=st.sampled_from([Options(), OVERRIDE]))
