@@ -11,7 +11,7 @@ other, in another order each round.
 Each turn is written at once as a line of policy.jsonl, and each start as a line with the machine. Started again, it
 goes on where it was stopped; when nothing is missing, it asks tflaunch for its plans and writes the results: policy.txt
 and policy.svg (report.py). With TF_ENABLE_ONEDNN_OPTS=1 it measures the kernels that TensorFlow turns on by itself on
-CPUs with AVX-512.
+CPUs with AVX512_VNNI and the like.
 """
 
 from __future__ import annotations
