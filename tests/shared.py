@@ -44,6 +44,11 @@ FOREIGN = (
 )  # fmt: skip
 
 
+# How a Python script waits for signals. Python runs a handler between two of these; a single long wait may begin just
+# after the signal came, and does not see it.
+WAIT = "while True: time.sleep(0.05)"
+
+
 def plain_environ() -> dict[str, str]:
     """The environment of the tests without them."""
     return {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}

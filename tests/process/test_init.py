@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from missing import missing
+from shared import WAIT
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc, makes PID namespaces"),
@@ -130,13 +131,12 @@ class TestSignals:
 
     def test_each_reaches_a_handler(self, program, environment, script, tmp_path, place):
         name = script(
-            "import signal",
+            "import signal, time",
             f"names = { ({number: name for name, number in NUMBERS.items()})!r}",
             "for number in names:",
             "    signal.signal(number, lambda received, frame: print(names[received], flush=True))",
             "print('ready', flush=True)",
-            "while True:",
-            "    signal.pause()",
+            WAIT,
         )
         with started(place, [program, "run", "--init", name], environment, tmp_path) as process:
             tflaunch = tflaunch_in(process, place)
@@ -161,7 +161,7 @@ class TestSignals:
     @pytest.mark.parametrize("handler", ["", "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))"])
     def test_it_stops_within_a_second_of_sigterm(self, program, environment, script, tmp_path, place, handler):
         """The fastest of three counts: the machine may be busy with something else."""
-        name = script("import signal, sys", handler, "print('ready', flush=True)", "signal.pause()")
+        name = script("import signal, sys, time", handler, "print('ready', flush=True)", WAIT)
         seconds = []
         for _ in range(3):
             with started(place, [program, "run", "--init", name], environment, tmp_path) as process:
@@ -342,13 +342,12 @@ class TestTerminal:
 
     def test_an_interrupt_reaches_the_program_once(self, terminal, program, script):
         name = script(
-            "import os, signal",
+            "import os, signal, time",
             "interrupts = []",
             "signal.signal(signal.SIGINT, lambda *_: interrupts.append(os.write(1, b'interrupted')))",
             "signal.signal(signal.SIGUSR1, lambda *_: print('interrupts:', len(interrupts), flush=True))",
             PRINT_PLACE,
-            "while True:",
-            "    signal.pause()",
+            WAIT,
         )
         opened = terminal(program, "run", "--init", name)
         opened.expect("foreground")
@@ -359,7 +358,7 @@ class TestTerminal:
         opened.expect("interrupts: 1\r\n")
 
     def test_an_interrupt_ends_a_script_that_does_not_handle_it(self, terminal, program, script):
-        name = script("import os, signal", PRINT_PLACE, "signal.pause()")
+        name = script("import os, signal, time", PRINT_PLACE, WAIT)
         opened = terminal(program, "run", "--init", name)
         opened.expect("foreground")
         opened.type("\x03")

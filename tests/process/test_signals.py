@@ -7,6 +7,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
+from shared import WAIT
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc/self/status")
 
@@ -97,7 +98,7 @@ class TestDelivery:
             "import signal, sys, time",
             f"signal.signal({int(number)}, lambda received, frame: sys.exit(40 + received))",
             "print('ready', flush=True)",
-            "time.sleep(60)",
+            WAIT,
         )
         with started([program, "run", *options, name], environment, tmp_path) as process:
             process.send_signal(number)
@@ -114,7 +115,7 @@ class TestDelivery:
             "import time",
             "try:",
             "    print('ready', flush=True)",
-            "    time.sleep(60)",
+            f"    {WAIT}",
             "except KeyboardInterrupt:",
             "    print('interrupted')",
         )

@@ -47,7 +47,7 @@ while [ -n "$(squeue --noheader)" ]; do sleep 0.1; done
 scontrol --oneliner show job "$job" > stopped.state
 """
 PROGRAM = """
-import json, re, os, signal, sys
+import json, re, os, signal, sys, time
 
 def save(*_):
     open("saved", "w").close()
@@ -60,8 +60,8 @@ with open("stopped.0" if len(sys.argv) == 1 else "exit.0", "w") as file:
 if len(sys.argv) > 1:
     sys.exit(int(sys.argv[1]))
 open("ready", "w").close()
-while True:
-    signal.pause()
+while True:  # a longer wait may begin just after the signal came, and not see it
+    time.sleep(0.05)
 """
 
 # A Slurm that binds nothing.
