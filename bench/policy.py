@@ -1,6 +1,6 @@
 """How near tflaunch's plan is to the best setting, and how it stands against what others choose.
 
-    sudo .venv/bin/python bench/policy.py [--rounds 5] [--smoke] [--output DIRECTORY]
+    sudo .venv/bin/python bench/policy.py [--rounds 5] [--limit 'quota 1'] [--smoke] [--output DIRECTORY]
 
 Nine programs and one of large convolutions (programs.py), under quotas of 0.5, 1, 1.5 and 2 CPUs, a cpuset of one, and
 no limit, on this machine as it is and as one with 64 CPUs, with every intra-op {1,2,3,4} x inter-op {1,2,4}, with the
@@ -79,8 +79,8 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="directory of the results (default bench/results)")
     parser.add_argument("--smoke", action="store_true", help="a small part, to see that it works: no figure counts")
     arguments = parser.parse_args()
-    if arguments.smoke and arguments.output is None:
-        parser.error("--smoke needs an --output of its own")
+    if (arguments.smoke or arguments.limit) and arguments.output is None:
+        parser.error("--smoke and --limit need an --output of their own")
     output = arguments.output or RESULTS
     # Ended by SIGTERM, the groups are removed as they are by ^C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -138,8 +138,10 @@ def read(raw: Path, conditions: Mapping[str, object]) -> tuple[list[str], list[d
     starts = [line for line in lines if "machine" in line]
     for start in starts:
         for name, value in conditions.items():
-            if start[name] != value:
-                raise SystemExit(f"{raw} was measured with {name} {start[name]}\nmove it away to measure with {value}")
+            if start.get(name) != value:
+                raise SystemExit(
+                    f"{raw} was measured with {name} {start.get(name)}\nmove it away to measure with {name} {value}"
+                )
     return [start["machine"] for start in starts], [line for line in lines if "machine" not in line]
 
 

@@ -179,7 +179,8 @@ def one_for_all(measured: Measured, cells: Sequence[Cell], plans: Plans, here: H
     for limit, host in dict.fromkeys((cell.limit, cell.host) for cell in judged(cells, mode)):
         own = plans[limit, host, mode]
         here_judged = [cell for cell in judged(cells, mode) if (cell.limit, cell.host) == (limit, host)]
-        settings = [own._replace(intra=intra, inter=inter) for intra, inter in product(INTRA, INTER)]
+        grid = (own._replace(intra=intra, inter=inter) for intra, inter in product(INTRA, INTER))
+        settings = list(dict.fromkeys((own, *grid)))  # where there are many CPUs the plan is none of the grid
         if mode == "throughput":
             settings = cannot_hang(settings)
         worst = {

@@ -50,7 +50,7 @@ class Decision(NamedTuple):
 
     @property
     def shown(self) -> tuple[Change, ...]:
-        """Those that people are told of: the sizes of pools, and the view."""
+        """Those that people read about: the sizes of pools and the view. The mark repeats their numbers."""
         return (*self.sizes, *self.view_changes)
 
 

@@ -117,7 +117,7 @@ def make_environment(
         elif options.override_env:
             why = f"{number.reason}; {_was(exported)} ({options.origin('override_env')})"
             changes.append(Change(variable.name, planned, "replace", why))
-        elif computed.get(variable.name, 0) > number.value:
+        elif computed.get(variable.name, 0) > number.value and variable.is_valid(exported):
             why = f"{number.reason}; {_was(exported)}, computed by an outer tflaunch"
             changes.append(Change(variable.name, planned, "replace", why))
         elif variable.is_valid(exported):
@@ -153,7 +153,7 @@ def make_environment(
 
 
 def make_mark(plan: Plan, changes: tuple[Change, ...], environ: Mapping[str, str]) -> tuple[Change, ...]:
-    """The variable that tells a tflaunch inside this one which values nobody chose; none where there are no such."""
+    """The variable that tells a tflaunch inside this one which values nobody chose. Without any it is unset."""
     outside = _computed_outside(environ)
     computed = [
         f"{change.name}={change.value}"

@@ -13,21 +13,22 @@ from tflaunch.files import Problem
 from tflaunch.machine import Machine
 from tflaunch.options import Options
 
-# A second thread gave +17 % to +40 % in training from 1.5 CPUs on and cost 2 % to 19 % at one; four had a higher mean
+# A second thread gave +17 % to +40 % in training from 1.5 CPUs on and cost 5 % to 19 % at one; four had a higher mean
 # regret. One can hang: a tf.py_function that calls a tf.function inside a tf.function waits for ever (bench/limits.py;
-# tensorflow issues 38969, 48418, 39006). The graphs that are served call no Python, and their p99 at 1 CPU rose
-# by 21 % to 106 % with the second thread.
+# tensorflow issues 38969, 48418, 39006). The graphs that are served call no Python, and their p99 at 1 CPU was
+# 1.2 to 2.1 times that with the second thread.
 INTER_OP_THREADS = {"throughput": 2, "latency": 1}
 
 # Milliseconds that an OpenMP worker spins after a region (bench/blocktime.py: intel-tensorflow 2.14). The runtime's own
 # default of 200 burns the quota while it computes nothing: 1 gave up to +50 % at 1.5 CPUs and +14 % at 2, where the six
-# programs run as well as with 0, or better.
+# programs run as well as with 0, or better. Only at 1.5 CPUs, with two threads, 0 is better, by up to 14 %.
 KMP_BLOCKTIME_MS = 1
 
 # At a quota of 1.5 CPUs the second intra-op thread gave +41 % on a matrix product and +13 % on a CNN, and cost 9 % to
-# 27 % in programs of small operations. To the nearest: mean regret 5.0 %, worst 32.5 %, and slower than nothing that
-# other tools choose there. Rounded down: mean 4.6 %, worst 35.4 %, and on a host of 2 CPUs up to 29 % slower than
-# TensorFlow's default. In latency mode a thread above the limit raised the p99 of large convolutions by 64 %.
+# 27 % in programs of small operations. To the nearest: mean regret 5.0 %, worst 32.5 %, and slower by more than the
+# spread than nothing that other tools choose there. Rounded down: mean 4.6 %, worst 35.4 %, and on a host of 2 CPUs up
+# to 29 % slower than TensorFlow's default. In latency mode a thread above the limit raised the p99 of large
+# convolutions from 8.6 to 14 ms.
 AUTO_ROUNDING = {"throughput": "nearest", "latency": "floor"}
 
 INTER_OP_REASONS = {

@@ -344,7 +344,7 @@ class TestTerminal:
         name = script(
             "import os, signal, time",
             "interrupts = []",
-            "signal.signal(signal.SIGINT, lambda *_: interrupts.append(os.write(1, b'interrupted')))",
+            "signal.signal(signal.SIGINT, lambda *_: [interrupts.append(1), os.write(1, b'interrupted')])",
             "signal.signal(signal.SIGUSR1, lambda *_: print('interrupts:', len(interrupts), flush=True))",
             PRINT_PLACE,
             WAIT,
