@@ -68,7 +68,7 @@ def apply(
     decision = decide(files, options, os.environ)
     environ = apply_changes(decision.sizes, os.environ)
     _set_in_tensorflow(int(environ["TF_NUM_INTRAOP_THREADS"]), int(environ["TF_NUM_INTEROP_THREADS"]))
-    for change in decision.sizes:
+    for change in (*decision.sizes, *decision.mark):
         if change.value is None:
             os.environ.pop(change.name, None)
         else:

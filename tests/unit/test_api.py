@@ -168,6 +168,13 @@ class TestApplyWithoutTensorflow:
         values = answer(program, OMP_NUM_THREADS="1,1", TF_NUM_INTEROP_THREADS="3")
         assert (values["OMP_NUM_THREADS"], values["TF_NUM_INTEROP_THREADS"]) == ("1,1", "3")
 
+    def test_a_second_call_for_less_gives_less(self):
+        """As in a worker that tflaunch starts for a part of the CPUs: nobody chose the numbers of the first."""
+        program = "import json, tflaunch\ntflaunch.apply(cpus=2)\nprint(json.dumps(tflaunch.apply(cpus=1)))"
+        values = answer(program)
+        assert (values["OMP_NUM_THREADS"], values["PYTHON_CPU_COUNT"]) == ("1", "1")
+        assert "TFLAUNCH_COMPUTED" not in values
+
     def test_replaces_an_invalid_one_with_a_warning(self):
         done = python("import tflaunch; print(tflaunch.apply(cpus=0.5)['OMP_NUM_THREADS'])", OMP_NUM_THREADS="abc")
         assert (done.returncode, done.stdout) == (0, "1\n")
