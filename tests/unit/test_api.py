@@ -170,7 +170,7 @@ class TestApplyWithoutTensorflow:
 
     def test_a_second_call_for_less_gives_less(self):
         """As in a worker that tflaunch starts for a part of the CPUs: nobody chose the numbers of the first."""
-        program = "import json, tflaunch\ntflaunch.apply(cpus=2)\nprint(json.dumps(tflaunch.apply(cpus=1)))"
+        program = "import json, tflaunch\ntflaunch.apply()\nprint(json.dumps(tflaunch.apply(cpus=1)))"
         values = answer(program)
         assert (values["OMP_NUM_THREADS"], values["PYTHON_CPU_COUNT"]) == ("1", "1")
         assert "TFLAUNCH_COMPUTED" not in values
