@@ -262,8 +262,9 @@ class TestInsideAnother:
         changes, _ = changes_for({**self.OUTER, "TFLAUNCH_COMPUTED": mark})
         assert {change.action for change in changes.values()} == {"keep"}
 
-    def test_a_mark_does_not_make_a_value_valid(self):
-        changes, problems = changes_for({"OMP_NUM_THREADS": "0", "TFLAUNCH_COMPUTED": "OMP_NUM_THREADS=0"})
+    @pytest.mark.parametrize("value", ["0", "1025", "9" * 5000, "abc"])
+    def test_a_mark_does_not_make_a_value_valid(self, value):
+        changes, problems = changes_for({"OMP_NUM_THREADS": value, "TFLAUNCH_COMPUTED": f"OMP_NUM_THREADS={value}"})
         assert (changes["OMP_NUM_THREADS"].action, changes["OMP_NUM_THREADS"].value) == ("replace", "15")
         assert codes(problems) == ["invalid_value_replaced"]
 
