@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from missing import missing
 from shared import plain_environ
 
 # No test waits this long unless something hangs.
@@ -89,3 +91,10 @@ def inside(tflaunch: Run) -> Run:
         return tflaunch(*arguments, prefix=(sys.executable, "-c", code), **keywords)
 
     return run
+
+
+@pytest.fixture
+def two_cpus() -> None:
+    """What a part of the CPUs changes shows only where there are more."""
+    if len(os.sched_getaffinity(0)) < 2:
+        missing("needs two CPUs")

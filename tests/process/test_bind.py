@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from missing import missing
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system binds no processes")
 
@@ -49,12 +48,6 @@ def expand(cpulist: str) -> set[int]:
         low, _, high = part.partition("-")
         cpus.update(range(int(low), int(high or low) + 1))
     return cpus
-
-
-@pytest.fixture
-def two_cpus() -> None:
-    if len(os.sched_getaffinity(0)) < 2:
-        missing("of one CPU there is nothing to choose")
 
 
 @pytest.fixture

@@ -206,14 +206,14 @@ class TestEnvironment:
         assert added >= set(ONE_CPU)
         assert all(name.endswith(("_THREADS", "_COUNT", "_BLOCKTIME", "_COMPUTED")) for name in added), added
 
-    def test_inside_another_with_a_part_of_its_cpus(self, tflaunch, program, script):
+    def test_inside_another_with_a_part_of_its_cpus(self, two_cpus, tflaunch, program, script):
         """A supervisor under tflaunch, as in an image's ENTRYPOINT, starts its workers by tflaunch too."""
         worker = ("--no-python", program, "run", "--cpus", "1", script(*PRINT_VARIABLES))
         done = tflaunch("run", *worker)
         assert {name: json.loads(done.stdout)[name] for name in ONE_CPU} == ONE_CPU
         assert "warning" not in done.stderr
 
-    def test_inside_another_what_the_user_said_outside_stands(self, tflaunch, program, script):
+    def test_inside_another_what_the_user_said_outside_stands(self, two_cpus, tflaunch, program, script):
         worker = ("--no-python", program, "run", "--cpus", "1", script(*PRINT_VARIABLES))
         done = tflaunch("run", "--inter-op", "7", *worker, variables={"OMP_NUM_THREADS": "5"})
         seen = json.loads(done.stdout)
